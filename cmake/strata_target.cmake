@@ -1,0 +1,54 @@
+# strata_library, strata_binary and strata_test: the only places where compile settings are made.
+
+add_library(strata_settings INTERFACE)
+target_include_directories(strata_settings INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(
+  strata_settings
+  INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror
+            # g++ 12 reports std::string::insert as an overlapping copy (GCC bug 105651).
+            $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+            # One rounding per written operation, wherever the code is compiled (docs/kernels.md).
+            -ffp-contract=off -fno-strict-aliasing)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(strata_settings INTERFACE -Wthread-safety)
+endif()
+if(STRATA_SANITIZE)
+  target_compile_options(strata_settings INTERFACE -fsanitize=${STRATA_SANITIZE}
+                                                   -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(strata_settings INTERFACE -fsanitize=${STRATA_SANITIZE})
+endif()
+
+# strata_library(NAME SRCS a.cpp b.cpp DEPS strata::x lib): target strata_NAME with alias strata::NAME.
+# Sources are listed one by one: a file that nobody lists is a file that nobody builds.
+function(strata_library name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
+  add_library(strata_${name} STATIC ${arg_SRCS})
+  add_library(strata::${name} ALIAS strata_${name})
+  target_link_libraries(strata_${name} PUBLIC strata_settings ${arg_DEPS})
+endfunction()
+
+function(strata_binary name)
+  cmake_parse_arguments(arg "" "OUTPUT" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SRCS})
+  target_link_libraries(${name} PRIVATE strata_settings ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  if(arg_OUTPUT)
+    set_target_properties(${name} PROPERTIES OUTPUT_NAME ${arg_OUTPUT})
+  endif()
+endfunction()
+
+# strata_test(NAME SRCS ... DEPS ... LABELS unit|reference|bits|cluster|slow [TIMEOUT s] [ENV A=b]):
+# one GoogleTest binary, one ctest test. STRATA_TEST_DATA names tests/data for the test.
+function(strata_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SRCS;DEPS;LABELS;ENV" ${ARGN})
+  strata_binary(${name} SRCS ${arg_SRCS} DEPS ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(
+    ${name} PRIVATE STRATA_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+                    STRATA_BINARY_DIR="${PROJECT_BINARY_DIR}/bin")
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+                                          ENVIRONMENT "${arg_ENV}")
+endfunction()
