@@ -15,7 +15,8 @@ TEST(CheckedMath, SumsAndProductsThatWrapAreEmpty) {
   EXPECT_EQ(checked_add<uint64_t>(kMax - 1, 1), kMax);
   EXPECT_EQ(checked_mul<uint64_t>(uint64_t{1} << 32, uint64_t{1} << 32), std::nullopt);
   EXPECT_EQ(checked_sub<uint64_t>(1, 2), std::nullopt);
-  EXPECT_EQ(checked_product<uint64_t>({4, (1u << 30) - 1, (1u << 30) + 1, 4}), std::nullopt);
+  EXPECT_EQ(checked_product<uint64_t>({4, (1u << 30) - 1, (1u << 30) + 1, 4}), kMax - 15);
+  EXPECT_EQ(checked_product<uint64_t>({4, (1u << 30), (1u << 30), 4}), std::nullopt);
   EXPECT_EQ(checked_product<uint64_t>({2, 3, 5}), 30u);
 }
 
