@@ -1,4 +1,5 @@
-// How the next token of a sequence is chosen; travels with the sequence to the tail of the pipeline.
+// How the next token of a sequence is chosen; travels with the sequence to the tail of the
+// pipeline.
 //
 // The names are those of the OpenAI API and of its common extensions. Threads: plain value.
 #pragma once
@@ -10,10 +11,10 @@
 namespace strata {
 
 struct SamplingParams {
-  float temperature = 0.7f;  // 0: greedy, the arg-max with ties by lower id
-  int32_t top_k = 0;         // 0: off
-  float top_p = 0.95f;       // 1: off
-  float min_p = 0.0f;        // 0: off
+  float temperature = 0.7f;         // 0: greedy, the arg-max with ties by lower id
+  int32_t top_k = 0;                // 0: off
+  float top_p = 0.95f;              // 1: off
+  float min_p = 0.0f;               // 0: off
   float repetition_penalty = 1.0f;  // 1: off; divides positive, multiplies negative logits
   float frequency_penalty = 0.0f;   // subtracted once per occurrence
   float presence_penalty = 0.0f;    // subtracted once if the token occurred
