@@ -1,0 +1,41 @@
+// `strata`: the one binary. Parses the command line and runs one subcommand.
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "runtime/base/log.h"
+
+namespace strata::cli {
+namespace {
+
+void add_all_commands(CLI::App&, CommandContext&) {
+  // One line per subcommand, in the order of --help.
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Strata: one language model over many machines.", "strata");
+  app.set_version_flag("--version", "strata 0.1.0");
+  app.require_subcommand(1);
+  CommandContext context;
+  app.add_option("--log-level", context.log_level, "error, warn, info, debug or off")
+      ->capture_default_str();
+  add_all_commands(app, context);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    app.exit(error);
+    return exit_usage;
+  }
+  if (const Status status = log::configure("", context.log_level); !status.ok()) {
+    report_error(status, context.json);
+    return exit_usage;
+  }
+  const Status status = context.run ? context.run() : ok_status();
+  return status.ok() ? exit_ok : report_error(status, context.json);
+}
+
+}  // namespace
+}  // namespace strata::cli
+
+int main(int argc, char** argv) { return strata::cli::run(argc, argv); }
