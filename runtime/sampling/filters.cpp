@@ -1,0 +1,139 @@
+#include "runtime/sampling/filters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "runtime/base/portable_math.h"
+
+namespace strata {
+namespace {
+
+constexpr double kBanned = -std::numeric_limits<double>::infinity();
+// The documented meaning of "ban" in the public APIs.
+constexpr float kBanBias = -100.0F;
+
+bool better(const Candidate& a, const Candidate& b) {
+  return a.score != b.score ? a.score > b.score : a.id < b.id;
+}
+
+bool lower_id(const Candidate& a, const Candidate& b) { return a.id < b.id; }
+
+double sum_of_weights(std::span<const Candidate> candidates) {
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates) sum += candidate.weight;
+  return sum;
+}
+
+}  // namespace
+
+void apply_logit_bias(std::span<double> scores, std::span<const std::pair<int32_t, float>> bias) {
+  for (const auto& [id, value] : bias) {
+    double& score = scores[static_cast<size_t>(id)];
+    score = value <= kBanBias ? kBanned : score + static_cast<double>(value);
+  }
+}
+
+Status apply_penalties(std::span<double> scores, std::span<const int32_t> history,
+                       const SamplingParams& params) {
+  const bool unchanged = params.repetition_penalty == 1.0F && params.frequency_penalty == 0.0F &&
+                         params.presence_penalty == 0.0F;
+  if (unchanged || params.penalty_last_n == 0) return ok_status();
+  if (params.penalty_last_n > 0) {
+    history = history.last(std::min(history.size(), static_cast<size_t>(params.penalty_last_n)));
+  }
+  std::unordered_map<int32_t, int32_t> counts;
+  for (const int32_t id : history) {
+    if (id < 0 || static_cast<size_t>(id) >= scores.size()) {
+      return invalid_argument(
+          fmt::format("token id {} of the sequence is outside 0 to {}", id, scores.size() - 1));
+    }
+    ++counts[id];
+  }
+  const double repeat = static_cast<double>(params.repetition_penalty);
+  for (const auto& [id, count] : counts) {
+    double& score = scores[static_cast<size_t>(id)];
+    if (score == kBanned) continue;
+    score = score > 0.0 ? score / repeat : score * repeat;
+    score -= static_cast<double>(params.presence_penalty) +
+             static_cast<double>(count) * static_cast<double>(params.frequency_penalty);
+  }
+  return ok_status();
+}
+
+Result<int32_t> best_id(std::span<const double> scores) {
+  double best = kBanned;
+  int32_t id = -1;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] > best) {
+      best = scores[i];
+      id = static_cast<int32_t>(i);
+    }
+  }
+  if (id < 0) {
+    return failed_precondition("no token is left to choose: logit_bias bans every one",
+                               "ban fewer tokens");
+  }
+  return id;
+}
+
+void list_candidates(std::span<const double> scores, std::vector<Candidate>& candidates) {
+  candidates.clear();
+  candidates.reserve(scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] != kBanned) candidates.push_back({static_cast<int32_t>(i), scores[i], 0.0});
+  }
+}
+
+void keep_top_k(std::vector<Candidate>& candidates, int32_t k) {
+  if (static_cast<size_t>(k) >= candidates.size()) return;
+  std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), better);
+  candidates.resize(static_cast<size_t>(k));
+  std::sort(candidates.begin(), candidates.end(), lower_id);
+}
+
+void set_weights(std::vector<Candidate>& candidates, double temperature) {
+  double best = kBanned;
+  for (const Candidate& candidate : candidates) best = std::max(best, candidate.score);
+  for (Candidate& candidate : candidates) {
+    candidate.weight = portable_exp((candidate.score - best) / temperature);
+  }
+}
+
+void keep_top_p(std::vector<Candidate>& candidates, double mass) {
+  const double wanted = mass * sum_of_weights(candidates);
+  // Few tokens hold most of the mass: sort a growing prefix instead of the vocabulary.
+  size_t sorted = 0;
+  size_t kept = 0;
+  double sum = 0.0;
+  for (size_t next = 64; kept < candidates.size(); next = next * 8) {
+    const size_t end = std::min(next, candidates.size());
+    const auto from = candidates.begin() + static_cast<ptrdiff_t>(sorted);
+    const auto to = candidates.begin() + static_cast<ptrdiff_t>(end);
+    std::partial_sort(from, to, candidates.end(), better);
+    sorted = end;
+    while (kept < sorted && (kept == 0 || sum < wanted)) sum += candidates[kept++].weight;
+    if (kept < sorted || sum >= wanted) break;
+  }
+  candidates.resize(kept);
+  std::sort(candidates.begin(), candidates.end(), lower_id);
+}
+
+void keep_min_p(std::vector<Candidate>& candidates, double ratio) {
+  std::erase_if(candidates, [ratio](const Candidate& c) { return c.weight < ratio; });
+}
+
+int32_t draw(std::span<const Candidate> candidates, double u) {
+  const double target = u * sum_of_weights(candidates);
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates) {
+    sum += candidate.weight;
+    if (sum > target) return candidate.id;
+  }
+  // u < 1, so the sum passes the target unless rounding ate the last step.
+  return candidates.back().id;
+}
+
+}  // namespace strata

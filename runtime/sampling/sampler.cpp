@@ -1,0 +1,104 @@
+#include "runtime/sampling/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "runtime/base/check.h"
+#include "runtime/base/portable_math.h"
+#include "runtime/sampling/counter_rng.h"
+
+namespace strata {
+namespace {
+
+// Without isfinite: x - x is 0 for finite x and NaN otherwise.
+Status check_finite(std::span<const float> logits) {
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] - logits[i] != 0.0F) {
+      return data_loss(
+          fmt::format("non-finite logits: {} for token {} of {}", logits[i], i, logits.size()),
+          "check the model file with `strata inspect`; a damaged tensor gives such values");
+    }
+  }
+  return ok_status();
+}
+
+// log(sum of e^logit).
+double log_sum_exp(std::span<const float> logits) {
+  const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0.0;
+  for (const float logit : logits) sum += portable_exp(static_cast<double>(logit) - best);
+  return best + portable_log(sum);
+}
+
+std::vector<TokenLogprob> best_logprobs(std::span<const float> logits, int32_t count,
+                                        double normaliser) {
+  const size_t kept = std::min(static_cast<size_t>(std::max(count, 0)), logits.size());
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(kept), ids.end(),
+                    [logits](int32_t a, int32_t b) {
+                      const float left = logits[static_cast<size_t>(a)];
+                      const float right = logits[static_cast<size_t>(b)];
+                      return left != right ? left > right : a < b;
+                    });
+  std::vector<TokenLogprob> top(kept);
+  for (size_t i = 0; i < kept; ++i) {
+    const double logit = static_cast<double>(logits[static_cast<size_t>(ids[i])]);
+    top[i] = {ids[i], static_cast<float>(logit - normaliser)};
+  }
+  return top;
+}
+
+}  // namespace
+
+float logprob_of(std::span<const float> logits, int32_t id) {
+  STRATA_CHECK(id >= 0 && static_cast<size_t>(id) < logits.size(), "token id outside the logits");
+  return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) -
+                            log_sum_exp(logits));
+}
+
+std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int32_t count) {
+  if (logits.empty()) return {};
+  return best_logprobs(logits, count, log_sum_exp(logits));
+}
+
+Result<int32_t> Sampler::choose(const SamplingParams& params, std::span<const int32_t> history,
+                                uint32_t position) {
+  apply_logit_bias(scores_, params.logit_bias);
+  TRY(apply_penalties(scores_, history, params));
+  const int32_t best = TRY(best_id(scores_));
+  if (params.temperature == 0.0F || params.top_k == 1) return best;
+
+  list_candidates(scores_, candidates_);
+  if (params.top_k > 0) keep_top_k(candidates_, params.top_k);
+  set_weights(candidates_, static_cast<double>(params.temperature));
+  if (params.top_p < 1.0F) keep_top_p(candidates_, static_cast<double>(params.top_p));
+  if (params.min_p > 0.0F) keep_min_p(candidates_, static_cast<double>(params.min_p));
+  const double u =
+      uniform_at({.seed = params.seed, .position = position, .choice = params.choice, .draw = 0});
+  return draw(candidates_, u);
+}
+
+Result<SampledToken> Sampler::sample(std::span<const float> logits, const SamplingParams& params,
+                                     std::span<const int32_t> history, int64_t position) {
+  STRATA_CHECK(!logits.empty(), "sampling needs logits");
+  if (position < 0 || position > std::numeric_limits<uint32_t>::max()) {
+    return invalid_argument(fmt::format("position {} is outside 0 to 4294967295", position));
+  }
+  TRY(check_finite(logits));
+  scores_.assign(logits.begin(), logits.end());
+  SampledToken token;
+  token.id = TRY(choose(params, history, static_cast<uint32_t>(position)));
+  if (params.logprobs || params.top_logprobs > 0) {
+    const double normaliser = log_sum_exp(logits);
+    const double logit = static_cast<double>(logits[static_cast<size_t>(token.id)]);
+    token.logprob = static_cast<float>(logit - normaliser);
+    token.top = best_logprobs(logits, params.top_logprobs, normaliser);
+  }
+  return token;
+}
+
+}  // namespace strata
