@@ -8,13 +8,18 @@
 
 #include <cerrno>
 
+#include "runtime/base/checked_math.h"
 #include "runtime/base/human.h"
 
 namespace strata {
 namespace {
 
-int64_t mtime_ns(const struct stat& info) {
-  return static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
+FileIdentity identity_of(const struct stat& info) {
+  return {
+      .device = info.st_dev,
+      .inode = info.st_ino,
+      .size = static_cast<uint64_t>(info.st_size),
+      .mtime_ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
 // The pages wholly inside [offset, offset + size), clamped to the file.
@@ -34,12 +39,12 @@ PageRange inner_pages(uint64_t offset, uint64_t size, uint64_t file_size) {
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path, int fd, const std::byte* data, uint64_t size,
-                       int64_t mtime)
-    : path_(std::move(path)), fd_(fd), data_(data), size_(size), mtime_ns_(mtime) {}
+MappedFile::MappedFile(std::string path, int fd, const std::byte* data,
+                       const FileIdentity& identity)
+    : path_(std::move(path)), fd_(fd), data_(data), identity_(identity) {}
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size());
   close(fd_);
 }
 
@@ -56,7 +61,8 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     close(fd);
     return invalid_argument(fmt::format("'{}' is not a regular file", path));
   }
-  const auto size = static_cast<uint64_t>(info.st_size);
+  const FileIdentity identity = identity_of(info);
+  const uint64_t size = identity.size;
   void* data = nullptr;
   if (size > 0) {
     data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -67,18 +73,18 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     }
   }
   return std::unique_ptr<MappedFile>(
-      new MappedFile(path, fd, static_cast<const std::byte*>(data), size, mtime_ns(info)));
+      new MappedFile(path, fd, static_cast<const std::byte*>(data), identity));
 }
 
 void MappedFile::will_need(uint64_t offset, uint64_t size) const {
-  const PageRange pages = inner_pages(offset, size, size_);
+  const PageRange pages = inner_pages(offset, size, this->size());
   if (pages.size > 0) {
     madvise(const_cast<std::byte*>(data_) + pages.begin, pages.size, MADV_WILLNEED);
   }
 }
 
 void MappedFile::drop(uint64_t offset, uint64_t size) const {
-  const PageRange pages = inner_pages(offset, size, size_);
+  const PageRange pages = inner_pages(offset, size, this->size());
   if (pages.size > 0) {
     madvise(const_cast<std::byte*>(data_) + pages.begin, pages.size, MADV_DONTNEED);
   }
@@ -87,13 +93,33 @@ void MappedFile::drop(uint64_t offset, uint64_t size) const {
 Status MappedFile::check_unchanged() const {
   struct stat info {};
   if (fstat(fd_, &info) != 0) return from_errno(errno, fmt::format("cannot check '{}'", path_));
-  if (static_cast<uint64_t>(info.st_size) != size_ || mtime_ns(info) != mtime_ns_) {
+  if (identity_of(info) != identity_) {
     return failed_precondition(
         fmt::format("model changed on disk: '{}' had {} bytes when it was opened and has {} now",
-                    path_, human_count(size_), human_count(static_cast<uint64_t>(info.st_size))),
+                    path_, human_count(size()), human_count(static_cast<uint64_t>(info.st_size))),
         "put the file back, or restart with the new one");
   }
   return ok_status();
+}
+
+Status MappedFile::read(uint64_t offset, std::span<std::byte> out) const {
+  if (!range_fits(offset, out.size(), size())) {
+    return Status(StatusCode::out_of_range,
+                  fmt::format("'{}' has {} bytes, {} at {} were asked for", path_,
+                              human_count(size()), out.size(), offset));
+  }
+  while (!out.empty()) {
+    const ssize_t got = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return from_errno(errno, fmt::format("cannot read '{}'", path_));
+    if (got == 0) {  // a shorter file than the one opened
+      TRY(check_unchanged());
+      return data_loss(fmt::format("'{}' ended at {} while it was read", path_, offset));
+    }
+    offset += static_cast<uint64_t>(got);
+    out = out.subspan(static_cast<size_t>(got));
+  }
+  return check_unchanged();
 }
 
 }  // namespace strata
