@@ -51,4 +51,8 @@ function(strata_test name)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
                                           ENVIRONMENT "${arg_ENV}")
+  if("cluster" IN_LIST arg_LABELS)
+    # Processes with deadlines of their own: nothing else beside them.
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
 endfunction()
