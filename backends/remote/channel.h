@@ -1,0 +1,116 @@
+// Addresses, channels and servers: everything about a connection but what is said over it.
+//
+// TLS is to come: credentials are insecure, so that an address beyond loopback is refused unless
+// the caller says `insecure_network`. Each call carries the token in its metadata, and each server
+// compares it in constant time. One message cap of 4 MiB everywhere; keepalive pings find a frozen
+// or cut-off peer in about 3 s (a closed connection is noticed at once).
+//
+// This header names gRPC's types but does not include them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace grpc {
+class Channel;
+class ClientContext;
+class Server;
+class Service;
+class ServerContextBase;
+}  // namespace grpc
+
+namespace strata::remote {
+
+// What one gRPC message may hold; larger things travel in pieces.
+inline constexpr size_t kMessageBytesMax = size_t{4} << 20;
+// The most payload in one piece.
+inline constexpr size_t kPieceBytesMax = size_t{2} << 20;
+// The coordinator's port unless told otherwise.
+inline constexpr uint16_t kDefaultPort = 50051;
+
+struct Address {
+  std::string host;  // name, IPv4, or IPv6 without brackets
+  uint16_t port = 0;
+
+  // "host:port", "[::1]:50051".
+  std::string text() const;
+  // 127.0.0.0/8, ::1 or "localhost".
+  bool is_loopback() const;
+  // 0.0.0.0 or ::, all of a host's addresses.
+  bool is_wildcard() const;
+  bool operator==(const Address&) const = default;
+};
+
+enum class AddressUse {
+  listen,  // port 0 lets the system choose
+  dial,
+};
+
+// "HOST:PORT", "HOST", ":PORT" (loopback), "[::1]:50051", "::1", "[fe80::1%eth0]:50051"; without a
+// port: kDefaultPort to dial, 0 to listen. Errors: INVALID_ARGUMENT naming the text and what is
+// wrong with it: spaces, a comma, a port that is no number or beyond 65535, port 0 to dial.
+Result<Address> parse_address(std::string_view text, AddressUse use);
+
+// PERMISSION_DENIED for an address beyond loopback unless `insecure_network`.
+Status check_exposure(const Address& address, bool insecure_network);
+
+// The address at which others reach a listener: `listen`, with a wildcard host replaced by the
+// one that its owner's connection comes from. `grpc_peer` is ServerContext::peer()'s text, such as
+// "ipv4:10.0.0.2:4711".
+Result<Address> advertised_address(const Address& listen, std::string_view grpc_peer);
+
+// A channel of its own (not shared with others to the same address), connecting lazily.
+std::shared_ptr<grpc::Channel> open_channel(const Address& address);
+// Waits until the channel is connected. Errors: UNAVAILABLE "cannot reach <who> at <address>
+// within 5 s", with what to check.
+Status wait_connected(grpc::Channel& channel, const Address& address, std::string_view who,
+                      std::chrono::milliseconds timeout);
+
+// Puts the token, and the caller's name for the other side's log, into a call's metadata.
+void add_credentials(grpc::ClientContext& context, const std::string& token,
+                     const std::string& caller);
+// UNAUTHENTICATED unless the call carries the token.
+Status check_caller(const grpc::ServerContextBase& context, const std::string& token);
+// The name that the caller gave with add_credentials; "?" if none. Not proven, for messages.
+std::string caller_name(const grpc::ServerContextBase& context);
+
+class StreamAcceptor;
+
+struct ServerOptions {
+  Address listen;
+  bool insecure_network = false;
+  std::vector<grpc::Service*> services;  // callback services; must outlive the server
+  StreamAcceptor* streams = nullptr;     // serves Stage.Steps and Stage.Results; may be null
+};
+
+// A listening gRPC server. Threads: any; start and shutdown once each.
+class RpcServer {
+ public:
+  // Errors: PERMISSION_DENIED (check_exposure), ALREADY_EXISTS "cannot listen on ...: the port is
+  // taken", INVALID_ARGUMENT for a host that is not one of this machine's.
+  static Result<std::unique_ptr<RpcServer>> start(const ServerOptions& options);
+  ~RpcServer();
+  RpcServer(const RpcServer&) = delete;
+  RpcServer& operator=(const RpcServer&) = delete;
+
+  // With the port that the system chose, if it was 0.
+  const Address& address() const { return address_; }
+  // Refuses new calls, lets those that run end until `grace` is over, then cancels them.
+  void shutdown(std::chrono::milliseconds grace);
+
+ private:
+  RpcServer() = default;
+  Address address_;
+  std::unique_ptr<grpc::Server> server_;
+  StreamAcceptor* streams_ = nullptr;
+  bool down_ = false;
+};
+
+}  // namespace strata::remote
