@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,12 +53,17 @@ class Graph {
   std::span<Tensor* const> inputs() const { return inputs_; }
   std::span<Tensor* const> outputs() const { return outputs_; }
 
+  // Expires with the graph: whoever keeps something for a graph by its address can tell that the
+  // address now belongs to another one.
+  std::weak_ptr<const void> lifetime() const { return lifetime_; }
+
   // The first node or input of that name, or null.
   Tensor* find(std::string_view name) const;
 
  private:
   void add_leaf(Tensor* tensor);
 
+  std::shared_ptr<const void> lifetime_ = std::make_shared<char>();
   std::deque<Tensor> arena_;  // a deque does not move what it holds
   std::vector<Tensor*> nodes_;
   std::vector<Tensor*> leaves_;

@@ -49,6 +49,7 @@ struct Tensor {
 
   Buffer* buffer = nullptr;  // where the bytes are; null until allocated
   std::byte* data = nullptr;
+  bool planned = false;  // placed by a graph allocator, which may place it elsewhere next time
 
   int64_t element_count() const { return ne[0] * ne[1] * ne[2] * ne[3]; }
   int64_t row_count() const { return ne[1] * ne[2] * ne[3]; }
