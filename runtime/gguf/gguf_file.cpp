@@ -128,9 +128,7 @@ std::string serialize_header(const GgufFile& model, const SerializeOptions& opti
   uint64_t count = 0;
   for (const Metadata::Entry& entry : model.metadata().entries()) {
     if (is_split_key(entry.key) || (options.keep_key && !options.keep_key(entry.key))) continue;
-    append_string(entries, entry.key);
-    append_number(entries, static_cast<uint32_t>(entry.value.type()));
-    entries += entry.value.raw();
+    append_key_value(entries, entry);
     ++count;
   }
   const bool alignment_kept = !options.keep_key || options.keep_key("general.alignment") ||
@@ -152,6 +150,12 @@ std::string serialize_header(const GgufFile& model, const SerializeOptions& opti
     offset = align_up(offset + tensor.size_bytes, alignment);
   }
   return out;
+}
+
+void append_key_value(std::string& out, const Metadata::Entry& entry) {
+  append_string(out, entry.key);
+  append_number(out, static_cast<uint32_t>(entry.value.type()));
+  out += entry.value.raw();
 }
 
 bool keep_without_tokenizer(std::string_view key) {

@@ -84,13 +84,16 @@ class GgufFile {
 
 struct SerializeOptions {
   // Which keys stay; all if empty. The keys of split sets (split.*) never do.
-  std::function<bool(std::string_view key)> keep_key;
+  std::function<bool(std::string_view key)> keep_key = {};
 };
 
 // The model's header as bytes of one GGUF file (version 3) whose data is elsewhere: metadata in
 // the file's order and the tensor table with offsets as they would be in one file.
 // from_header() reads it back.
 std::string serialize_header(const GgufFile& model, const SerializeOptions& options = {});
+
+// Appends a pair as it lies in a file: key, type, value.
+void append_key_value(std::string& out, const Metadata::Entry& entry);
 
 // For SerializeOptions: false for the tokenizer's long arrays ("tokenizer.ggml.tokens" and
 // others), true for everything else.

@@ -99,10 +99,8 @@ std::string array_bytes(uint32_t element_type, uint64_t count, std::string_view 
 }
 
 void GgufWriter::set(std::string key, ValueType type, std::string value) {
-  KeyValue pair{.key = std::move(key),
-                .type = static_cast<uint32_t>(type),
-                .value = std::move(value),
-                .key_length = {}};
+  KeyValue pair{
+      .key = std::move(key), .type = static_cast<uint32_t>(type), .value = std::move(value)};
   for (KeyValue& old : metadata) {
     if (old.key == pair.key) {
       old = std::move(pair);

@@ -31,18 +31,18 @@ std::string array_bytes(uint32_t element_type, uint64_t count, std::string_view 
 struct KeyValue {
   std::string key;
   uint32_t type = 0;
-  std::string value;                   // as in the file, after the type
-  std::optional<uint64_t> key_length;  // the length to claim
+  std::string value;                        // as in the file, after the type
+  std::optional<uint64_t> key_length = {};  // the length to claim
 };
 
 struct TensorEntry {
   std::string name;
   std::vector<uint64_t> ne;
   uint32_t type = 0;
-  std::string data;                     // padded to the alignment when written
-  std::optional<uint64_t> offset;       // to claim, instead of the true one
-  std::optional<uint64_t> name_length;  // to claim
-  std::optional<uint32_t> n_dims;       // to claim; `ne` is written as it is
+  std::string data;                          // padded to the alignment when written
+  std::optional<uint64_t> offset = {};       // to claim, instead of the true one
+  std::optional<uint64_t> name_length = {};  // to claim
+  std::optional<uint32_t> n_dims = {};       // to claim; `ne` is written as it is
 };
 
 struct GgufWriter {

@@ -57,9 +57,8 @@ std::string patched(size_t offset, std::string_view bytes) {
 
 // The base model with one more key, of a type and value given as raw bytes.
 std::string with_value(uint32_t type, const std::string& value) {
-  return changed([&](GgufWriter& w) {
-    w.metadata.push_back({.key = "x", .type = type, .value = value, .key_length = {}});
-  });
+  return changed(
+      [&](GgufWriter& w) { w.metadata.push_back({.key = "x", .type = type, .value = value}); });
 }
 
 // Two keys only, the second one as given, then nothing: what is last in the file.
@@ -79,13 +78,8 @@ std::string with_tensor(const test::TensorEntry& entry) {
 // A file of one tensor "a" with 128 bytes of data, whatever its shape says.
 std::string lone_tensor(std::vector<uint64_t> ne, uint32_t type, size_t data_bytes = 128) {
   GgufWriter writer;
-  writer.tensors.push_back({.name = "a",
-                            .ne = std::move(ne),
-                            .type = type,
-                            .data = std::string(data_bytes, '\0'),
-                            .offset = {},
-                            .name_length = {},
-                            .n_dims = {}});
+  writer.tensors.push_back(
+      {.name = "a", .ne = std::move(ne), .type = type, .data = std::string(data_bytes, '\0')});
   return writer.build();
 }
 
@@ -94,9 +88,7 @@ test::TensorEntry entry_of(std::string name, std::optional<uint64_t> name_length
           .ne = {8},
           .type = 0,
           .data = std::string(32, '\0'),
-          .offset = {},
-          .name_length = name_length,
-          .n_dims = {}};
+          .name_length = name_length};
 }
 
 std::string with_alignment(ValueType type, const std::string& value) {
@@ -158,10 +150,8 @@ void add_key_cases(std::vector<Case>& cases) {
        {"key surrogate", with_last_key("\xED\xA0\x80", {}), "key is not UTF-8 text"},
        {"key of 65,536 bytes", with_last_key(std::string(65536, 'k'), {}), "key of 65536 bytes"},
        {"duplicate key", changed([](GgufWriter& w) {
-          w.metadata.push_back({.key = "general.architecture",
-                                .type = kString,
-                                .value = string_bytes("llama"),
-                                .key_length = {}});
+          w.metadata.push_back(
+              {.key = "general.architecture", .type = kString, .value = string_bytes("llama")});
         }),
         "duplicate key"}});
 }
