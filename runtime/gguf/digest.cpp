@@ -52,37 +52,8 @@ class DigestRun {
   }
 
  private:
-  void work() noexcept {
-    std::vector<std::byte> buffer(kChunkBytes);
-    while (!failed_.load()) {
-      const size_t next = next_.fetch_add(1);
-      if (next >= order_.size()) return;
-      const size_t index = order_[next];
-      Result<std::string> digest = hash(model_.tensors()[index], buffer);
-      const MutexLock lock(mutex_);
-      if (!digest.ok()) {
-        if (status_.ok()) status_ = digest.status();
-        failed_.store(true);
-        return;
-      }
-      digests_[index] = std::move(digest).value();
-    }
-  }
-
-  Result<std::string> hash(const TensorInfo& tensor, std::vector<std::byte>& buffer) {
-    const MappedFile& file = model_.file(tensor.file_index);
-    Sha256 sha;
-    for (uint64_t done = 0; done < tensor.size_bytes;) {
-      if (options_.stop.stop_requested()) return cancelled("computing the digest was cancelled");
-      const uint64_t size = std::min(kChunkBytes, tensor.size_bytes - done);
-      const std::span<std::byte> chunk(buffer.data(), static_cast<size_t>(size));
-      TRY(file.read(tensor.offset + done, chunk));
-      sha.update(chunk);
-      done += size;
-      report(size);
-    }
-    return sha.finish();
-  }
+  void work() noexcept;
+  Result<std::string> hash(const TensorInfo& tensor, std::vector<std::byte>& buffer);
 
   void report(uint64_t bytes) {
     if (!options_.progress) return;
@@ -102,6 +73,38 @@ class DigestRun {
   Status status_ STRATA_GUARDED_BY(mutex_);
   std::vector<std::string> digests_ STRATA_GUARDED_BY(mutex_);
 };
+
+void DigestRun::work() noexcept {
+  std::vector<std::byte> buffer(kChunkBytes);
+  while (!failed_.load()) {
+    const size_t next = next_.fetch_add(1);
+    if (next >= order_.size()) return;
+    const size_t index = order_[next];
+    Result<std::string> digest = hash(model_.tensors()[index], buffer);
+    const MutexLock lock(mutex_);
+    if (!digest.ok()) {
+      if (status_.ok()) status_ = digest.status();
+      failed_.store(true);
+      return;
+    }
+    digests_[index] = std::move(digest).value();
+  }
+}
+
+Result<std::string> DigestRun::hash(const TensorInfo& tensor, std::vector<std::byte>& buffer) {
+  const MappedFile& file = model_.file(tensor.file_index);
+  Sha256 sha;
+  for (uint64_t done = 0; done < tensor.size_bytes;) {
+    if (options_.stop.stop_requested()) return cancelled("computing the digest was cancelled");
+    const uint64_t size = std::min(kChunkBytes, tensor.size_bytes - done);
+    const std::span<std::byte> chunk(buffer.data(), static_cast<size_t>(size));
+    TRY(file.read(tensor.offset + done, chunk));
+    sha.update(chunk);
+    done += size;
+    report(size);
+  }
+  return sha.finish();
+}
 
 Result<std::vector<std::string>> tensor_digests(const GgufFile& model,
                                                 const DigestOptions& options) {
