@@ -1,0 +1,191 @@
+// Steps out: admission to slots, rows for the next micro-batch, blocks for the rows.
+#include <algorithm>
+
+#include "coordinator/engine/engine.h"
+#include "runtime/base/check.h"
+
+namespace strata::coordinator {
+
+void Engine::plan(TimePoint now, EngineActions& actions) {
+  if (!shape_) return;
+  while (in_flight_.size() < shape_->steps_in_flight) {
+    if (!plan_step(now, actions)) break;
+  }
+}
+
+// Gives slots to waiting requests, in order of arrival, as long as their known tokens find room
+// beside what the live ones were promised.
+void Engine::admit() {
+  std::vector<uint32_t> promised(shape_->groups.size(), 0);
+  for (const Sequence* sequence : live_) {
+    const uint32_t positions = std::max(sequence->replay_tokens, sequence->planned) + 1;
+    blocks_->add_missing(sequence->tables, std::min(positions, sequence->last_position_end),
+                         row_tokens_max(), promised);
+  }
+  while (!queue_.empty() && !free_slots_.empty()) {
+    Sequence& sequence = *queue_.front();
+    const uint32_t positions =
+        std::min(sequence.token_count() + 1, sequence.last_position_end);
+    blocks_->add_missing(blocks_->open(), positions, row_tokens_max(), promised);
+    if (!live_.empty() && !blocks_->covers(promised)) return;
+    queue_.pop_front();
+    sequence.sequence_id = next_sequence_id_++;
+    sequence.slot = free_slots_.front();
+    free_slots_.pop_front();
+    sequence.tables = blocks_->open();
+    sequence.replay_tokens = sequence.token_count();
+    by_sequence_id_.emplace(sequence.sequence_id, &sequence);
+    const auto after = std::find_if(live_.begin(), live_.end(), [&](const Sequence* other) {
+      return other->arrival > sequence.arrival;
+    });
+    live_.insert(after, &sequence);
+  }
+}
+
+std::vector<BatchCandidate> Engine::candidates() const {
+  std::vector<BatchCandidate> result;
+  result.reserve(live_.size());
+  for (size_t i = 0; i < live_.size(); ++i) {
+    const Sequence& sequence = *live_[i];
+    result.push_back({.index = static_cast<uint32_t>(i),
+                      .prompt_left = sequence.prompt_left(),
+                      .decode_ready = sequence.decode_ready(),
+                      .decoding = sequence.decoding() &&
+                                  sequence.planned < sequence.last_position_end,
+                      .last_served = sequence.last_served});
+  }
+  return result;
+}
+
+// Appends one step to the actions. False if nothing is due.
+bool Engine::plan_step(TimePoint now, EngineActions& actions) {
+  const uint64_t pushed_out_before = counters_.pushed_out;
+  admit();
+  const std::vector<BatchRow> rows =
+      choose_rows(candidates(), {.stage_count = shape_->stage_count,
+                                 .step_tokens = shape_->step_tokens,
+                                 .prefill_chunk = shape_->prefill_chunk});
+  std::vector<std::pair<Sequence*, uint32_t>> chosen;  // pushing out changes live_
+  chosen.reserve(rows.size());
+  for (const BatchRow& row : rows) chosen.emplace_back(live_[row.index], row.count);
+
+  StepPlan plan;
+  plan.epoch = shape_->epoch;
+  plan.step_id = next_step_id_;
+  StepInFlight step{.step_id = plan.step_id, .rows = {}};
+  for (const auto& [sequence, count] : chosen) {
+    if (sequence->live()) plan_row(*sequence, count, plan, step);
+  }
+  // Without rows but with somebody pushed out, another choice may find room.
+  if (plan.rows.empty()) return counters_.pushed_out != pushed_out_before;
+  ++next_step_id_;
+  plan.closes = std::move(pending_closes_);
+  pending_closes_.clear();
+  plan.budget_ms = step_budget_ms(step, now);
+  if (in_flight_.empty()) front_since_ = now;
+  in_flight_.push_back(std::move(step));
+  ++counters_.steps_sent;
+  actions.steps.push_back(std::move(plan));
+  return true;
+}
+
+// Adds the sequence's next `count` tokens to the step. False if there are no blocks for them.
+bool Engine::plan_row(Sequence& sequence, uint32_t count, StepPlan& plan, StepInFlight& step) {
+  const uint32_t begin = sequence.planned;
+  const uint32_t end = begin + count;
+  if (!make_room(sequence, count, plan, step)) return false;
+  if (!sequence.opened) {
+    plan.opens.push_back(open_record(sequence));
+    sequence.opened = true;
+  }
+  StepRow row{.slot = sequence.slot, .position = begin, .count = count, .flags = 0};
+  const bool samples = sequence.max_new_tokens > 0 && end >= sequence.replay_tokens;
+  if (samples) row.flags |= StepRow::sample;
+  if (sequence.request.want_logits && begin < sequence.prompt_size()) {
+    row.flags |= StepRow::want_logits;
+  }
+  if (begin >= sequence.token_count()) {
+    STRATA_CHECK(count == 1, "only one token can come from the tail");
+    row.flags |= StepRow::input_from_tail;
+  } else {
+    plan.tokens.insert(plan.tokens.end(), sequence.tokens.begin() + begin,
+                       sequence.tokens.begin() + end);
+  }
+  plan.rows.push_back(row);
+  step.rows.push_back(
+      {.sequence_id = sequence.sequence_id, .count = count, .flags = row.flags});
+  if (begin < sequence.replay_tokens) counters_.prompt_tokens += count;
+  sequence.planned = end;
+  sequence.last_served = plan.step_id;
+  ++sequence.rows_in_flight;
+  if (samples) ++sequence.samples_in_flight;
+  return true;
+}
+
+// Finds blocks for the sequence's next tokens, pushing out the youngest sequences that are not in
+// this step if need be. A sequence never pushes out an older one: it steps back itself.
+bool Engine::make_room(Sequence& sequence, uint32_t count, StepPlan& plan,
+                       const StepInFlight& step) {
+  const uint32_t begin = sequence.planned;
+  while (!blocks_->extend(sequence.tables, begin, begin + count, sequence.slot,
+                          plan.block_changes)) {
+    Sequence* youngest = nullptr;  // that is not in this step
+    bool younger_in_step = false;
+    for (Sequence* other : live_) {
+      const bool in_step =
+          std::any_of(step.rows.begin(), step.rows.end(), [&](const RowInFlight& row) {
+            return row.sequence_id == other->sequence_id;
+          });
+      if (!in_step) youngest = other;
+      younger_in_step = younger_in_step || (in_step && other->arrival > sequence.arrival);
+    }
+    STRATA_CHECK(youngest != nullptr, "the sequence itself is not in the step yet");
+    if (youngest == &sequence && younger_in_step) return false;  // next time it comes first
+    STRATA_CHECK(youngest != &sequence || live_.size() > 1, "a lone sequence was promised room");
+    push_out(*youngest);
+    if (youngest == &sequence) return false;
+  }
+  return true;
+}
+
+// Back to the queue, to run again later from its tokens; results that are under way are dropped and
+// come again equal.
+void Engine::push_out(Sequence& sequence) {
+  leave_slot(sequence);
+  ++counters_.pushed_out;
+  const auto after = std::find_if(queue_.begin(), queue_.end(), [&](const Sequence* other) {
+    return other->arrival > sequence.arrival;
+  });
+  queue_.insert(after, &sequence);
+}
+
+OpenSequence Engine::open_record(const Sequence& sequence) const {
+  const SamplingParams& sampling = sequence.request.sampling;
+  OpenSequence open;
+  open.slot = sequence.slot;
+  open.sequence_id = sequence.sequence_id;
+  open.prompt_tokens = sequence.replay_tokens;
+  open.max_new_tokens =
+      sequence.max_new_tokens - (sequence.replay_tokens - sequence.prompt_size());
+  open.sampling = sampling;
+  open.end_ids = sequence.request.end_ids;
+  const bool looks_back = sampling.repetition_penalty != 1.0F ||
+                          sampling.frequency_penalty != 0.0F || sampling.presence_penalty != 0.0F;
+  if (looks_back) open.history = sequence.tokens;
+  return open;
+}
+
+// The longest time that a row of the step has left; no limit if one has none.
+uint32_t Engine::step_budget_ms(const StepInFlight& step, TimePoint now) const {
+  int64_t longest_ms = 0;
+  for (const RowInFlight& row : step.rows) {
+    const Sequence* sequence = by_sequence_id_.at(row.sequence_id);
+    if (!sequence->request.deadline) return 0;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        *sequence->request.deadline - now);
+    longest_ms = std::max<int64_t>(longest_ms, left.count());
+  }
+  return static_cast<uint32_t>(std::clamp<int64_t>(longest_ms, 1, UINT32_MAX));
+}
+
+}  // namespace strata::coordinator
