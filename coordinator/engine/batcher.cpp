@@ -45,7 +45,8 @@ std::vector<BatchRow> choose_rows(std::span<const BatchCandidate> candidates,
                                       [](const BatchCandidate& c) { return c.decoding; });
   const auto due =
       in_turn(candidates, [](const BatchCandidate& c) { return c.decoding && c.decode_ready; });
-  const auto prompts = in_turn(candidates, [](const BatchCandidate& c) { return c.prompt_left > 0; });
+  const auto prompts =
+      in_turn(candidates, [](const BatchCandidate& c) { return c.prompt_left > 0; });
 
   std::vector<BatchRow> rows;
   const uint32_t kept_for_prompts = prompts.empty() ? 0 : 1;

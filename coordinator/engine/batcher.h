@@ -31,11 +31,11 @@ struct BatchLimits {
 
 // A live sequence as the batcher sees it.
 struct BatchCandidate {
-  uint32_t index = 0;           // the caller's name for it
-  uint32_t prompt_left = 0;     // prompt tokens that no step has taken yet
-  bool decode_ready = false;    // may take one more decoding row now
-  bool decoding = false;        // its prompt is done; counts for the spread, ready or not
-  uint64_t last_served = 0;     // number of the step that last took it
+  uint32_t index = 0;         // the caller's name for it
+  uint32_t prompt_left = 0;   // prompt tokens that no step has taken yet
+  bool decode_ready = false;  // may take one more decoding row now
+  bool decoding = false;      // its prompt is done; counts for the spread, ready or not
+  uint64_t last_served = 0;   // number of the step that last took it
 };
 
 struct BatchRow {

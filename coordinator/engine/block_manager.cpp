@@ -6,8 +6,8 @@
 
 namespace strata::coordinator {
 
-BlockManager::BlockManager(std::vector<KvGroup> groups) {
-  for (const KvGroup& shape : groups) {
+BlockManager::BlockManager(std::vector<KvGroupShape> groups) {
+  for (const KvGroupShape& shape : groups) {
     Group group;
     group.shape = shape;
     group.references.assign(shape.block_count, 0);
@@ -30,7 +30,7 @@ BlockTables BlockManager::open() const {
 }
 
 // The first block that a query at `position` or later can read.
-uint32_t BlockManager::first_visible(const KvGroup& group, uint32_t position) {
+uint32_t BlockManager::first_visible(const KvGroupShape& group, uint32_t position) {
   if (group.window == 0 || position < group.window) return 0;
   return (position - group.window + 1) / kBlockPositions;
 }
@@ -58,8 +58,8 @@ bool BlockManager::extend(BlockTables& tables, uint32_t begin, uint32_t end, uin
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
     BlockTables::Table& table = tables.groups[g];
-    const uint32_t visible = std::min(first_visible(group.shape, begin),
-                                      static_cast<uint32_t>(table.blocks.size()));
+    const uint32_t visible =
+        std::min(first_visible(group.shape, begin), static_cast<uint32_t>(table.blocks.size()));
     for (; table.first_held < visible; ++table.first_held) {
       drop(group, table.blocks[table.first_held]);
       table.blocks[table.first_held] = -1;
@@ -87,7 +87,7 @@ void BlockManager::release(BlockTables& tables) {
   tables = open();
 }
 
-uint32_t BlockManager::blocks_held_max(const KvGroup& group, uint32_t positions,
+uint32_t BlockManager::blocks_held_max(const KvGroupShape& group, uint32_t positions,
                                        uint32_t row_tokens) {
   const uint32_t all = (positions + kBlockPositions - 1) / kBlockPositions;
   if (group.window == 0) return all;

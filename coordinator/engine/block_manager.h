@@ -27,7 +27,7 @@ namespace strata::coordinator {
 
 inline constexpr uint32_t kBlockPositions = 16;
 
-struct KvGroup {
+struct KvGroupShape {
   uint32_t window = 0;       // positions that a token sees, itself included; 0: all
   uint32_t block_count = 0;  // the least that any stage holds
 };
@@ -43,11 +43,11 @@ struct BlockTables {
 
 class BlockManager {
  public:
-  explicit BlockManager(std::vector<KvGroup> groups);
+  explicit BlockManager(std::vector<KvGroupShape> groups);
 
   uint32_t group_count() const { return static_cast<uint32_t>(groups_.size()); }
   uint32_t free_blocks(uint32_t group) const;
-  const KvGroup& group(uint32_t group) const { return groups_[group].shape; }
+  const KvGroupShape& group(uint32_t group) const { return groups_[group].shape; }
 
   BlockTables open() const;
   // Makes room for a row of positions [begin, end), and gives back what no position from `begin` on
@@ -70,14 +70,15 @@ class BlockManager {
 
  private:
   struct Group {
-    KvGroup shape;
+    KvGroupShape shape;
     std::vector<int32_t> free;         // a stack
     std::vector<uint32_t> references;  // by block
   };
 
   // The most blocks that a sequence of `positions` positions holds at one time.
-  static uint32_t blocks_held_max(const KvGroup& group, uint32_t positions, uint32_t row_tokens);
-  static uint32_t first_visible(const KvGroup& group, uint32_t position);
+  static uint32_t blocks_held_max(const KvGroupShape& group, uint32_t positions,
+                                  uint32_t row_tokens);
+  static uint32_t first_visible(const KvGroupShape& group, uint32_t position);
   void drop(Group& group, int32_t block);
 
   std::vector<Group> groups_;

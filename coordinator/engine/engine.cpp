@@ -76,7 +76,8 @@ Status Engine::validate_request(const Request& request) const {
   if (needed > shape_->context) {
     return invalid_argument(
         fmt::format("the prompt has {} tokens and the context holds {}{}", request.prompt.size(),
-                    shape_->context, request.max_new_tokens > 0 ? ", one of them for the answer" : ""),
+                    shape_->context,
+                    request.max_new_tokens > 0 ? ", one of them for the answer" : ""),
         "shorten the prompt or start with a larger --ctx");
   }
   for (size_t i = 0; i < request.prompt.size(); ++i) {
@@ -106,8 +107,8 @@ void Engine::submit(RequestId id, Request request, RequestListener listener, Tim
   sequence.tokens = sequence.request.prompt;
   requests_.emplace(id, std::move(owned));
   if (status.ok()) {
-    sequence.last_position_end = sequence.prompt_size() +
-                                 (sequence.max_new_tokens > 0 ? sequence.max_new_tokens - 1 : 0);
+    sequence.last_position_end =
+        sequence.prompt_size() + (sequence.max_new_tokens > 0 ? sequence.max_new_tokens - 1 : 0);
     if (!blocks_->can_ever_hold(sequence.last_position_end, row_tokens_max())) {
       status = invalid_argument(
           fmt::format("{} prompt and {} new tokens need more KV cache than the workers hold",
@@ -172,21 +173,42 @@ Sequence* Engine::find_live(uint64_t sequence_id) {
 
 void Engine::deliver(StepResult result, TimePoint now, EngineActions& actions) {
   if (!shape_ || result.epoch != shape_->epoch) return;
+  const uint64_t due = in_flight_.empty() ? next_step_id_ : in_flight_.front().step_id;
+  if (result.step_id < due) return;  // it failed before, and was settled then
   if (!result.status.ok()) {
-    give_up(result.status, actions);
-    return;
-  }
-  if (in_flight_.empty() || in_flight_.front().step_id != result.step_id) {
-    give_up(internal_error(fmt::format(
-                "the pipeline answered step {} where step {} was due", result.step_id,
-                in_flight_.empty() ? next_step_id_ : in_flight_.front().step_id)),
+    fail_step(result, actions);
+  } else if (result.step_id == due && !in_flight_.empty()) {
+    const StepInFlight step = std::move(in_flight_.front());
+    in_flight_.pop_front();
+    front_since_ = now;
+    settle(step, result.records, actions);
+  } else {
+    give_up(internal_error(fmt::format("the pipeline answered step {} where step {} was due",
+                                       result.step_id, due)),
             actions);
     return;
   }
-  const StepInFlight step = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  front_since_ = now;
-  settle(step, result.records, actions);
+  pop_failed(now);
+}
+
+void Engine::fail_step(const StepResult& result, EngineActions& actions) {
+  const auto step = std::find_if(
+      in_flight_.begin(), in_flight_.end(),
+      [&](const StepInFlight& candidate) { return candidate.step_id == result.step_id; });
+  if (step == in_flight_.end()) return;
+  step->failed = true;
+  for (const RowInFlight& row : step->rows) {
+    if (Sequence* sequence = find_live(row.sequence_id)) {
+      finish(*sequence, FinishReason::error, result.status, actions);
+    }
+  }
+}
+
+void Engine::pop_failed(TimePoint now) {
+  while (!in_flight_.empty() && in_flight_.front().failed) {
+    in_flight_.pop_front();
+    front_since_ = now;
+  }
 }
 
 void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records,
@@ -255,32 +277,33 @@ void Engine::accept(TokenRecord& record, EngineActions& actions) {
   }
 }
 
-// A sequence that was pushed out computes its prompt again; what was reported is not repeated.
+// A sequence that was pushed out computes its prompt again, together with what it had sampled: only
+// prompt positions that were not reported before are.
 void Engine::report_logits(Sequence& sequence, TokenRecord& record, EngineActions& actions) {
   const size_t vocab = static_cast<size_t>(shape_->vocab_size);
   const uint32_t count = static_cast<uint32_t>(record.logits.size() / vocab);
+  if (record.logits.size() % vocab != 0 || count > record.position) return;
   const uint32_t begin = record.position - count;
-  const uint32_t known = std::max(sequence.logits_reported, begin);
-  if (record.logits.size() % vocab != 0 || count > record.position || known > record.position) {
-    return;
-  }
+  const uint32_t from = std::max(sequence.logits_reported, begin);
+  const uint32_t to = std::min(record.position, sequence.prompt_size());
+  if (from >= to) return;
+  record.logits.resize((to - begin) * vocab);
   record.logits.erase(record.logits.begin(),
-                      record.logits.begin() + static_cast<ptrdiff_t>((known - begin) * vocab));
-  sequence.logits_reported = record.position;
-  if (record.logits.empty()) return;
-  actions.events.push_back(
-      {sequence.request_id, sequence.listener,
-       RequestLogits{.position = known, .logits = std::move(record.logits)}});
+                      record.logits.begin() + static_cast<ptrdiff_t>((from - begin) * vocab));
+  sequence.logits_reported = to;
+  actions.events.push_back({sequence.request_id, sequence.listener,
+                            RequestLogits{.position = from, .logits = std::move(record.logits)}});
 }
 
 // --- Time ----------------------------------------------------------------------------------------
 
 void Engine::tick(TimePoint now, EngineActions& actions) {
   if (!in_flight_.empty() && now >= front_since_ + limits_.step_timeout) {
-    give_up(unavailable(fmt::format("step {} was not answered within {}",
-                                    in_flight_.front().step_id, human_duration(limits_.step_timeout)),
-                        "see the workers' logs"),
-            actions);
+    give_up(
+        unavailable(fmt::format("step {} was not answered within {}", in_flight_.front().step_id,
+                                human_duration(limits_.step_timeout)),
+                    "see the workers' logs"),
+        actions);
     return;
   }
   std::vector<Sequence*> late;

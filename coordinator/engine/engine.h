@@ -36,12 +36,12 @@ namespace strata::coordinator {
 struct PipelineShape {
   uint64_t epoch = 1;
   uint32_t stage_count = 1;
-  std::vector<KvGroup> groups;
+  std::vector<KvGroupShape> groups;
   uint32_t context = 0;  // the most tokens of one sequence
   int32_t vocab_size = 0;
-  uint32_t slots = 16;          // sequences that are live at once
-  uint32_t step_tokens = 512;   // the most tokens of one step
-  uint32_t prefill_chunk = 0;   // see BatchLimits
+  uint32_t slots = 16;           // sequences that are live at once
+  uint32_t step_tokens = 512;    // the most tokens of one step
+  uint32_t prefill_chunk = 0;    // see BatchLimits
   uint32_t steps_in_flight = 0;  // 0: stage_count + 1
 };
 
@@ -95,7 +95,8 @@ class Engine {
               EngineActions& actions);
   // Ends the request now, wherever it is. No effect if it has ended.
   void cancel(RequestId id, EngineActions& actions);
-  // A result of another epoch is ignored.
+  // A result of another epoch is ignored. A step that failed ends the requests in it, the rest goes
+  // on; its status may come twice, from the stage and from the tail.
   void deliver(StepResult result, TimePoint now, EngineActions& actions);
   // Ends requests that are past their deadline, and a pipeline that hangs.
   void tick(TimePoint now, EngineActions& actions);
@@ -114,7 +115,8 @@ class Engine {
   };
   struct StepInFlight {
     uint64_t step_id = 0;
-    std::vector<RowInFlight> rows;
+    std::vector<RowInFlight> rows = {};
+    bool failed = false;  // its sequences have ended, no result is waited for
   };
 
   Status validate_request(const Request& request) const;
@@ -132,6 +134,8 @@ class Engine {
   void accept(TokenRecord& record, EngineActions& actions);
   void report_logits(Sequence& sequence, TokenRecord& record, EngineActions& actions);
   void settle(const StepInFlight& step, std::vector<TokenRecord>& records, EngineActions& actions);
+  void fail_step(const StepResult& result, EngineActions& actions);
+  void pop_failed(TimePoint now);
   void give_up(const Status& why, EngineActions& actions);
   void finish(Sequence& sequence, FinishReason reason, Status status, EngineActions& actions);
   Sequence* find_live(uint64_t sequence_id);

@@ -116,7 +116,8 @@ bool EngineLoop::handle(Command command, EngineActions& actions) {
 
 void EngineLoop::carry_out(EngineActions actions) {
   if (head_ != nullptr && !actions.pipeline_failed) {
-    for (StepPlan& plan : actions.steps) head_->submit({.plan = std::move(plan), .activations = {}});
+    for (StepPlan& plan : actions.steps)
+      head_->submit({.plan = std::move(plan), .activations = {}});
   }
   for (const ClientEvent& event : actions.events) event.listener(event.event);
   if (actions.pipeline_failed) {

@@ -24,8 +24,7 @@ void Engine::admit() {
   }
   while (!queue_.empty() && !free_slots_.empty()) {
     Sequence& sequence = *queue_.front();
-    const uint32_t positions =
-        std::min(sequence.token_count() + 1, sequence.last_position_end);
+    const uint32_t positions = std::min(sequence.token_count() + 1, sequence.last_position_end);
     blocks_->add_missing(blocks_->open(), positions, row_tokens_max(), promised);
     if (!live_.empty() && !blocks_->covers(promised)) return;
     queue_.pop_front();
@@ -47,12 +46,12 @@ std::vector<BatchCandidate> Engine::candidates() const {
   result.reserve(live_.size());
   for (size_t i = 0; i < live_.size(); ++i) {
     const Sequence& sequence = *live_[i];
-    result.push_back({.index = static_cast<uint32_t>(i),
-                      .prompt_left = sequence.prompt_left(),
-                      .decode_ready = sequence.decode_ready(),
-                      .decoding = sequence.decoding() &&
-                                  sequence.planned < sequence.last_position_end,
-                      .last_served = sequence.last_served});
+    result.push_back(
+        {.index = static_cast<uint32_t>(i),
+         .prompt_left = sequence.prompt_left(),
+         .decode_ready = sequence.decode_ready(),
+         .decoding = sequence.decoding() && sequence.planned < sequence.last_position_end,
+         .last_served = sequence.last_served});
   }
   return result;
 }
@@ -112,8 +111,7 @@ bool Engine::plan_row(Sequence& sequence, uint32_t count, StepPlan& plan, StepIn
                        sequence.tokens.begin() + end);
   }
   plan.rows.push_back(row);
-  step.rows.push_back(
-      {.sequence_id = sequence.sequence_id, .count = count, .flags = row.flags});
+  step.rows.push_back({.sequence_id = sequence.sequence_id, .count = count, .flags = row.flags});
   if (begin < sequence.replay_tokens) counters_.prompt_tokens += count;
   sequence.planned = end;
   sequence.last_served = plan.step_id;
@@ -127,15 +125,14 @@ bool Engine::plan_row(Sequence& sequence, uint32_t count, StepPlan& plan, StepIn
 bool Engine::make_room(Sequence& sequence, uint32_t count, StepPlan& plan,
                        const StepInFlight& step) {
   const uint32_t begin = sequence.planned;
-  while (!blocks_->extend(sequence.tables, begin, begin + count, sequence.slot,
-                          plan.block_changes)) {
+  while (
+      !blocks_->extend(sequence.tables, begin, begin + count, sequence.slot, plan.block_changes)) {
     Sequence* youngest = nullptr;  // that is not in this step
     bool younger_in_step = false;
     for (Sequence* other : live_) {
-      const bool in_step =
-          std::any_of(step.rows.begin(), step.rows.end(), [&](const RowInFlight& row) {
-            return row.sequence_id == other->sequence_id;
-          });
+      const bool in_step = std::any_of(
+          step.rows.begin(), step.rows.end(),
+          [&](const RowInFlight& row) { return row.sequence_id == other->sequence_id; });
       if (!in_step) youngest = other;
       younger_in_step = younger_in_step || (in_step && other->arrival > sequence.arrival);
     }
@@ -165,8 +162,7 @@ OpenSequence Engine::open_record(const Sequence& sequence) const {
   open.slot = sequence.slot;
   open.sequence_id = sequence.sequence_id;
   open.prompt_tokens = sequence.replay_tokens;
-  open.max_new_tokens =
-      sequence.max_new_tokens - (sequence.replay_tokens - sequence.prompt_size());
+  open.max_new_tokens = sequence.max_new_tokens - (sequence.replay_tokens - sequence.prompt_size());
   open.sampling = sampling;
   open.end_ids = sequence.request.end_ids;
   const bool looks_back = sampling.repetition_penalty != 1.0F ||
@@ -181,8 +177,8 @@ uint32_t Engine::step_budget_ms(const StepInFlight& step, TimePoint now) const {
   for (const RowInFlight& row : step.rows) {
     const Sequence* sequence = by_sequence_id_.at(row.sequence_id);
     if (!sequence->request.deadline) return 0;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        *sequence->request.deadline - now);
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(*sequence->request.deadline - now);
     longest_ms = std::max<int64_t>(longest_ms, left.count());
   }
   return static_cast<uint32_t>(std::clamp<int64_t>(longest_ms, 1, UINT32_MAX));

@@ -21,26 +21,26 @@ namespace strata::coordinator {
 using RequestId = uint64_t;
 
 struct Request {
-  std::vector<int32_t> prompt;
-  SamplingParams sampling;
+  std::vector<int32_t> prompt = {};
+  SamplingParams sampling = {};
   // Cut to what the context leaves after the prompt. 0: only evaluate the prompt.
   uint32_t max_new_tokens = 0;
-  std::vector<int32_t> end_ids;  // sampling one of these ends the answer; it is not reported
-  bool want_logits = false;      // report the logits of all prompt positions
-  std::optional<TimePoint> deadline;
+  std::vector<int32_t> end_ids = {};  // sampling one of these ends the answer; it is not reported
+  bool want_logits = false;           // report the logits of all prompt positions
+  std::optional<TimePoint> deadline = {};
 };
 
 struct RequestToken {
   int32_t token = -1;
   uint32_t position = 0;
-  float logprob = 0;                           // 0 unless asked for
-  std::vector<std::pair<int32_t, float>> top;  // as asked for, best first
+  float logprob = 0;                                // 0 unless asked for
+  std::vector<std::pair<int32_t, float>> top = {};  // as asked for, best first
 };
 
 // F32 {n_vocab, count} for the prompt positions [position, position + count), in rising order.
 struct RequestLogits {
   uint32_t position = 0;
-  std::vector<float> logits;
+  std::vector<float> logits = {};
 };
 
 enum class FinishReason : uint8_t { end_token, length, cancelled, error };
@@ -49,7 +49,7 @@ const char* finish_reason_name(FinishReason reason);
 
 struct RequestFinish {
   FinishReason reason = FinishReason::error;
-  Status status;  // not ok exactly if reason is error
+  Status status = {};  // not ok exactly if reason is error
   uint32_t prompt_tokens = 0;
   uint32_t new_tokens = 0;
 };

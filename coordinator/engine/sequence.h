@@ -30,8 +30,8 @@ struct Sequence {
   RequestListener listener;
   uint64_t arrival = 0;  // order among all requests; kept when pushed out
 
-  std::vector<int32_t> tokens;    // the request's prompt, then what was accepted
-  uint32_t max_new_tokens = 0;    // as the context allows
+  std::vector<int32_t> tokens;     // the request's prompt, then what was accepted
+  uint32_t max_new_tokens = 0;     // as the context allows
   uint32_t last_position_end = 0;  // positions that are ever fed: all but the last token
   uint32_t logits_reported = 0;    // prompt positions whose logits the client has
 
