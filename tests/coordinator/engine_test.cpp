@@ -61,21 +61,7 @@ class Simulation {
     go(actions);
   }
   // The next result or deadline. False if nothing is to come.
-  bool advance() {
-    const auto result = pipeline.next_result();
-    const auto wakeup = engine.next_wakeup();
-    if (!result && !wakeup) return false;
-    EngineActions actions;
-    if (result && (!wakeup || *result <= *wakeup)) {
-      now = std::max(now, *result);
-      engine.deliver(pipeline.take_result(), now, actions);
-    } else {
-      now = std::max(now, *wakeup);
-      engine.tick(now, actions);
-    }
-    go(actions);
-    return true;
-  }
+  bool advance();
   void run() {
     for (int i = 0; i < 1'000'000 && unfinished() > 0; ++i) ASSERT_TRUE(advance()) << "stalled";
     EXPECT_EQ(pipeline.fault, "");
@@ -114,6 +100,22 @@ class Simulation {
 
   RequestId last_id_ = 0;
 };
+
+bool Simulation::advance() {
+  const auto result = pipeline.next_result();
+  const auto wakeup = engine.next_wakeup();
+  if (!result && !wakeup) return false;
+  EngineActions actions;
+  if (result && (!wakeup || *result <= *wakeup)) {
+    now = std::max(now, *result);
+    engine.deliver(pipeline.take_result(), now, actions);
+  } else {
+    now = std::max(now, *wakeup);
+    engine.tick(now, actions);
+  }
+  go(actions);
+  return true;
+}
 
 Request request_of(uint32_t seed, uint32_t prompt, uint32_t max_new) {
   Random random(seed);
