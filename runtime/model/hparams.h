@@ -51,7 +51,7 @@ struct Hparams {
   float embedding_scale = 1;
   float norm_eps = 0;
 
-  bool uses_rope = true;
+  bool uses_rope = true;  // false: positions are learned and end at n_ctx_train
   RopeParams rope;        // of layers that see everything
   RopeParams rope_local;  // of layers with a window
 

@@ -31,6 +31,8 @@ struct StageOptions {
   int32_t max_batch_tokens = 512;  // the most tokens of one run()
   int32_t max_sequences = 64;      // the most sequences of one run()
   int32_t max_context = 4096;      // the most positions of one sequence
+  // Logits rows of one run() that memory is reserved for; more of them grow it. 0: max_sequences.
+  int32_t max_outputs = 0;
   // Devices to run on, best first; the CPU must be among them. Layers go to the first unless
   // layer_devices says otherwise.
   std::vector<Device*> devices;

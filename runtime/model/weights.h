@@ -24,22 +24,26 @@
 #include "runtime/gguf/gguf_file.h"
 #include "runtime/model/hparams.h"
 #include "runtime/model/layer_range.h"
+#include "runtime/model/tensor_table.h"
 
 namespace strata {
 
-// Where tensors' bytes come from: the mapped file, or the wire.
+// Where tensors' bytes come from: the file, or the wire.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
-  // The tensor's bytes as in the file. The span lives until release() of the same tensor.
-  // Threads: any, several at once. May block (a transfer), and must return CANCELLED soon after
-  // `stop` was asked for. Errors: any; the loader adds the tensor's name.
-  virtual Result<std::span<const std::byte>> fetch(const TensorInfo& tensor,
-                                                   std::stop_token stop) = 0;
+  // Copies the tensor's bytes [offset, offset + out.size()), as they are in the file. A tensor is
+  // read by one thread, from its first byte to its last, each once; several tensors at a time,
+  // begun in file order. May block (a transfer), and must return CANCELLED soon after `stop` was
+  // asked for. Errors: any; the loader adds the tensor's name.
+  virtual Status read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> out,
+                      std::stop_token stop) = 0;
+  // The tensor is loaded: its pages or pieces are not wanted any more.
   virtual void release(const TensorInfo& tensor) = 0;
 };
 
-// The file's own bytes: checked unchanged before, pages dropped after. Requires: has_data().
+// The file's own bytes, by reading and not through the mapping, so that a file that is truncated
+// meanwhile gives "model changed on disk" and no signal. Requires: has_data().
 std::unique_ptr<TensorSource> make_file_source(std::shared_ptr<const GgufFile> file);
 
 struct LoadProgress {
@@ -56,17 +60,33 @@ struct LoadOptions {
   std::stop_token stop;
 };
 
+// Which device each part of a stage runs on.
+struct Placement {
+  std::vector<Device*> layers;  // {range.count()}
+  Device* input = nullptr;      // the embedding's
+  Device* output = nullptr;     // the head's
+};
+
+// One tensor of a stage and where it will be, before anything is allocated.
+struct PlannedTensor {
+  StageTensor source;
+  Device* device = nullptr;
+  const BufferType* memory = nullptr;
+  Tensor tensor;            // not placed
+  uint64_t size_bytes = 0;  // in that memory, padding included
+};
+
+// Errors: INVALID_ARGUMENT with tensor, shape wanted and shape found, for missing, misshapen and
+// unknown tensors of the whole model; UNIMPLEMENTED for a type that the device does not compute
+// with.
+Result<std::vector<PlannedTensor>> plan_weights(const GgufFile& file, const Hparams& hparams,
+                                                const LayerRange& range,
+                                                const Placement& placement);
+
 class Weights {
  public:
-  // `source` null: the file itself. layer_devices {range.count()}, then `input_device` for the
-  // embedding and `output_device` for the head.
-  // Errors: INVALID_ARGUMENT with tensor, wanted and found; RESOURCE_EXHAUSTED with need and have;
-  // CANCELLED; FAILED_PRECONDITION "model changed on disk".
-  struct Placement {
-    std::vector<Device*> layers;
-    Device* input = nullptr;
-    Device* output = nullptr;
-  };
+  // `source` null: the file itself. Errors: as plan_weights(); RESOURCE_EXHAUSTED with need and
+  // have; CANCELLED; FAILED_PRECONDITION "model changed on disk"; those of the source.
   static Result<std::shared_ptr<Weights>> load(std::shared_ptr<const GgufFile> file,
                                                const Hparams& hparams, const LayerRange& range,
                                                const Placement& placement, TensorSource* source,
@@ -77,7 +97,6 @@ class Weights {
   uint64_t size_bytes() const { return size_bytes_; }
 
  private:
-  friend class WeightsLoader;
   Weights() = default;
 
   std::shared_ptr<const GgufFile> file_;  // mapped buffers point into it
@@ -88,7 +107,7 @@ class Weights {
 };
 
 // The tensors that a stage of that range reads, in file order: what a worker asks the coordinator
-// for. Errors: as Weights::load for missing, misshapen and unknown tensors.
+// for. Errors: as plan_weights(), but for UNIMPLEMENTED.
 Result<std::vector<const TensorInfo*>> stage_tensors(const GgufFile& file, const Hparams& hparams,
                                                      const LayerRange& range);
 

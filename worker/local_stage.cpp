@@ -1,0 +1,172 @@
+#include "worker/local_stage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <thread>
+
+#include "runtime/base/check.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
+#include "worker/stage_runner.h"
+#include "worker/token_feedback.h"
+
+namespace strata::worker {
+namespace {
+
+struct QueuedStep {
+  StepFrame frame;
+  std::optional<TimePoint> deadline;
+  bool is_over_limit = false;  // kept in order, so that it is refused in order
+};
+
+}  // namespace
+
+struct LocalStage::Impl {
+  Impl(std::unique_ptr<StageModel> model, const LocalStageOptions& stage_options)
+      : options(stage_options),
+        feedback(options.epoch, options.slots_max),
+        runner(std::move(model), {options.name, options.epoch, options.slots_max}, feedback) {}
+
+  const LocalStageOptions options;
+  TokenFeedback feedback;
+  StageRunner runner;
+  Wiring wiring;
+
+  mutable Mutex mutex;
+  CondVar changed;
+  std::deque<QueuedStep> queue STRATA_GUARDED_BY(mutex);
+  bool stopping STRATA_GUARDED_BY(mutex) = false;
+  StageCounters counters STRATA_GUARDED_BY(mutex);
+  std::thread thread;
+
+  void loop() noexcept;
+  bool take(QueuedStep& step);
+  void run(QueuedStep step);
+  StepOutcome outcome_of(QueuedStep& step);
+};
+
+// Waits for a step. False once the stage is stopping.
+bool LocalStage::Impl::take(QueuedStep& step) {
+  const MutexLock lock(mutex);
+  while (queue.empty() && !stopping) changed.wait(mutex);
+  if (stopping) return false;
+  step = std::move(queue.front());
+  queue.pop_front();
+  counters.computing = true;
+  return true;
+}
+
+StepOutcome LocalStage::Impl::outcome_of(QueuedStep& step) {
+  if (step.is_over_limit) {
+    return runner.refuse(
+        std::move(step.frame),
+        resource_exhausted(fmt::format("more than {} steps in flight", options.queue_max)));
+  }
+  if (step.deadline && SystemClock().now() >= *step.deadline) {
+    return runner.refuse(std::move(step.frame),
+                         deadline_exceeded("the step's time was over before it ran"));
+  }
+  return runner.run(std::move(step.frame), step.deadline);
+}
+
+void LocalStage::Impl::run(QueuedStep step) {
+  const TimePoint begin = SystemClock().now();
+  const std::optional<TimePoint> deadline = step.deadline;
+  StepOutcome outcome = outcome_of(step);
+  const TimePoint end = SystemClock().now();
+  {
+    const MutexLock lock(mutex);
+    counters.computing = false;
+    counters.busy_ns += static_cast<uint64_t>((end - begin).count());
+    ++counters.steps_done;
+    if (outcome.forward) counters.last_step_id = outcome.forward->plan.step_id;
+    if (outcome.result) counters.last_step_id = outcome.result->step_id;
+  }
+  if (outcome.forward) {
+    if (deadline) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - end);
+      outcome.forward->plan.budget_ms = static_cast<uint32_t>(std::max<int64_t>(1, left.count()));
+    }
+    wiring.next->submit(std::move(*outcome.forward));
+  }
+  if (!outcome.result) return;
+  for (size_t i = 0; i < wiring.sinks.size(); ++i) {
+    const bool last = i + 1 == wiring.sinks.size();
+    wiring.sinks[i]->deliver(last ? std::move(*outcome.result) : *outcome.result);
+  }
+}
+
+void LocalStage::Impl::loop() noexcept {
+  QueuedStep step;
+  while (take(step)) run(std::move(step));
+}
+
+LocalStage::LocalStage(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LocalStage::~LocalStage() { stop(); }
+
+Result<std::unique_ptr<LocalStage>> LocalStage::create(std::unique_ptr<StageModel> model,
+                                                       const LocalStageOptions& options) {
+  if (options.slots_max < 1 || options.queue_max < 1) {
+    return invalid_argument("a stage needs at least one slot and one step in its queue");
+  }
+  return std::unique_ptr<LocalStage>(
+      new LocalStage(std::make_unique<Impl>(std::move(model), options)));
+}
+
+Status LocalStage::connect(Wiring wiring) {
+  const LayerRange& range = model().options().range;
+  if (range.has_head == (wiring.next != nullptr)) {
+    return invalid_argument(fmt::format("{}: {} {} a next stage", impl_->options.name,
+                                        layer_range_text(range),
+                                        range.has_head ? "has" : "has not"));
+  }
+  if (impl_->thread.joinable()) return failed_precondition("the stage is connected already");
+  impl_->wiring = std::move(wiring);
+  impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
+  return ok_status();
+}
+
+void LocalStage::submit(StepFrame frame) {
+  QueuedStep step;
+  if (frame.plan.budget_ms > 0) {
+    step.deadline = SystemClock().now() + std::chrono::milliseconds(frame.plan.budget_ms);
+  }
+  step.frame = std::move(frame);
+  const MutexLock lock(impl_->mutex);
+  if (impl_->stopping) return;
+  // A refused step keeps its place, but not its payload.
+  if (impl_->queue.size() >= impl_->options.queue_max) {
+    step.is_over_limit = true;
+    step.frame.activations = {};
+    if (impl_->queue.size() >= size_t{2} * impl_->options.queue_max) return;
+  }
+  impl_->queue.push_back(std::move(step));
+  impl_->changed.notify_one();
+}
+
+ResultSink& LocalStage::token_sink() {
+  STRATA_CHECK(model().options().range.has_embedding, "only the head takes the tail's tokens");
+  return impl_->feedback;
+}
+
+void LocalStage::stop() {
+  {
+    const MutexLock lock(impl_->mutex);
+    impl_->stopping = true;
+    impl_->queue.clear();
+    impl_->changed.notify_all();
+  }
+  impl_->feedback.stop();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+const StageModel& LocalStage::model() const { return impl_->runner.model(); }
+
+StageCounters LocalStage::counters() const {
+  const MutexLock lock(impl_->mutex);
+  return impl_->counters;
+}
+
+}  // namespace strata::worker

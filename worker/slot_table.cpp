@@ -1,0 +1,178 @@
+#include "worker/slot_table.h"
+
+#include <fmt/format.h>
+
+#include "runtime/base/checked_math.h"
+#include "runtime/graph/ops.h"
+
+namespace strata::worker {
+namespace {
+
+constexpr uint32_t kKnownFlags =
+    StepRow::input_from_tail | StepRow::sample | StepRow::want_logits | StepRow::dead;
+
+Status bad_slot(std::string_view record, uint32_t slot, uint32_t slots_max) {
+  return invalid_argument(
+      fmt::format("{} of slot {}, slots are 0 to {}", record, slot, slots_max - 1));
+}
+
+}  // namespace
+
+bool looks_back(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F ||
+         params.presence_penalty != 0.0F;
+}
+
+SlotTable::SlotTable(SlotLimits limits) : limits_(std::move(limits)), slots_(limits_.slots_max) {}
+
+Status SlotTable::check(const StepPlan& plan, bool is_head) const {
+  std::vector<bool> open(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) open[i] = slots_[i].is_open;
+  TRY(check_opens(plan, open));
+  std::vector<bool> opened(slots_.size());
+  for (const OpenSequence& sequence : plan.opens) opened[sequence.slot] = true;
+  TRY(check_blocks(plan, open));
+  TRY(check_rows(plan, open, opened));
+  if (!is_head) return ok_status();
+  uint64_t wanted = 0;
+  for (const StepRow& row : plan.rows) {
+    if ((row.flags & StepRow::input_from_tail) == 0) wanted += row.count;
+  }
+  if (wanted == plan.tokens.size()) return ok_status();
+  return invalid_argument(
+      fmt::format("{} token ids, the rows need {}", plan.tokens.size(), wanted));
+}
+
+Status SlotTable::check_opens(const StepPlan& plan, std::vector<bool>& open) const {
+  for (const uint32_t slot : plan.closes) {
+    if (slot >= slots_.size()) return bad_slot("close", slot, limits_.slots_max);
+    open[slot] = false;
+  }
+  for (const OpenSequence& sequence : plan.opens) {
+    if (sequence.slot >= slots_.size()) {
+      return bad_slot("open", sequence.slot, limits_.slots_max);
+    }
+    if (open[sequence.slot]) {
+      return Status(StatusCode::already_exists,
+                    fmt::format("slot {} is opened for sequence {} while it is in use",
+                                sequence.slot, sequence.sequence_id));
+    }
+    open[sequence.slot] = true;
+    TRY(validate(sequence.sampling, limits_.n_vocab)
+            .with_context(fmt::format("sequence {}", sequence.sequence_id)));
+    for (const int32_t id : sequence.history) {
+      if (id >= 0 && id < limits_.n_vocab) continue;
+      return invalid_argument(
+          fmt::format("token id {} in the history of sequence {}, the "
+                      "vocabulary has {}",
+                      id, sequence.sequence_id, limits_.n_vocab));
+    }
+  }
+  return ok_status();
+}
+
+Status SlotTable::check_blocks(const StepPlan& plan, const std::vector<bool>& open) const {
+  const auto table_entries =
+      static_cast<uint32_t>(divide_up(limits_.max_context, ops::kKvBlockPositions));
+  const size_t groups = limits_.group_blocks.size();
+  for (const BlockChange& change : plan.block_changes) {
+    if (change.slot >= slots_.size()) {
+      return bad_slot("block change", change.slot, limits_.slots_max);
+    }
+    if (!open[change.slot]) {
+      return not_found(
+          fmt::format("block change of slot {}, which holds no sequence", change.slot));
+    }
+    if (change.group >= groups) {
+      return invalid_argument(
+          fmt::format("block change in KV group {} of {}", change.group, groups));
+    }
+    if (change.index >= table_entries || change.block < -1 ||
+        change.block >= limits_.group_blocks[change.group]) {
+      return invalid_argument(fmt::format(
+          "block change to block {} at entry {}: KV group {} has {} blocks, a table {} entries",
+          change.block, change.index, change.group, limits_.group_blocks[change.group],
+          table_entries));
+    }
+  }
+  for (const BlockCopy& copy : plan.block_copies) {
+    const int32_t blocks = copy.group < groups ? limits_.group_blocks[copy.group] : 0;
+    if (copy.from >= 0 && copy.from < blocks && copy.to >= 0 && copy.to < blocks) continue;
+    return invalid_argument(fmt::format("block copy from {} to {}, KV group {} has {} blocks",
+                                        copy.from, copy.to, copy.group, blocks));
+  }
+  return ok_status();
+}
+
+Status SlotTable::check_rows(const StepPlan& plan, const std::vector<bool>& open,
+                             const std::vector<bool>& opened) const {
+  std::vector<bool> seen(slots_.size());
+  uint64_t tokens = 0;
+  size_t live = 0;
+  for (const StepRow& row : plan.rows) {
+    if (row.slot >= slots_.size()) return bad_slot("row", row.slot, limits_.slots_max);
+    if (seen[row.slot]) {
+      return invalid_argument(fmt::format("two rows of slot {} in one step", row.slot));
+    }
+    seen[row.slot] = true;
+    if (!open[row.slot]) {
+      return not_found(fmt::format("row of slot {}, which holds no sequence", row.slot));
+    }
+    TRY(check_row(row, opened[row.slot]));
+    if ((row.flags & StepRow::dead) != 0) continue;
+    tokens += row.count;
+    ++live;
+  }
+  if (tokens > static_cast<uint64_t>(limits_.max_batch_tokens) ||
+      live > static_cast<size_t>(limits_.max_sequences)) {
+    return invalid_argument(fmt::format("a step of {} tokens in {} rows, at most {} in {}", tokens,
+                                        live, limits_.max_batch_tokens, limits_.max_sequences));
+  }
+  return ok_status();
+}
+
+Status SlotTable::check_row(const StepRow& row, bool opened) const {
+  if ((row.flags & ~kKnownFlags) != 0) {
+    return invalid_argument(fmt::format("row flags {:#x} of slot {}", row.flags, row.slot));
+  }
+  const bool from_tail = (row.flags & StepRow::input_from_tail) != 0;
+  if (row.count < 1 || (from_tail && row.count != 1)) {
+    return invalid_argument(fmt::format("row of {} tokens on slot {}{}", row.count, row.slot,
+                                        from_tail ? ", the tail gives one" : ""));
+  }
+  if (uint64_t{row.position} + row.count > static_cast<uint64_t>(limits_.max_context)) {
+    return invalid_argument(fmt::format("positions {} to {} of slot {}, the context is {}",
+                                        row.position, uint64_t{row.position} + row.count - 1,
+                                        row.slot, limits_.max_context));
+  }
+  const Slot& slot = slots_[row.slot];
+  const bool fresh = opened || slot.is_fresh;
+  if (!fresh && !slot.has_ended && row.position > slot.length) {
+    return invalid_argument(fmt::format("position {} of slot {}, whose KV reaches to {}",
+                                        row.position, row.slot, slot.length));
+  }
+  if (from_tail && (opened || (slot.last_sample_step == 0 && !slot.has_ended))) {
+    return invalid_argument(
+        fmt::format("row of slot {} takes the tail's token, but none was sampled", row.slot));
+  }
+  return ok_status();
+}
+
+void SlotTable::apply(const StepPlan& plan) {
+  for (const uint32_t slot : plan.closes) slots_[slot] = Slot();
+  for (const OpenSequence& sequence : plan.opens) {
+    Slot& slot = slots_[sequence.slot];
+    slot = Slot();
+    slot.is_open = true;
+    slot.sequence = sequence;
+    slot.tables.resize(limits_.group_blocks.size());
+    slot.history = std::move(slot.sequence.history);
+  }
+  for (const BlockChange& change : plan.block_changes) {
+    std::vector<int32_t>& table = slots_[change.slot].tables[change.group];
+    if (table.size() <= change.index) table.resize(change.index + 1, -1);
+    table[change.index] = change.block;
+  }
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,287 @@
+#include "worker/stage_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace strata::worker {
+namespace {
+
+SlotLimits limits_of(const StageModel& model, uint32_t slots_max) {
+  const StageOptions& options = model.options();
+  return {.slots_max = slots_max,
+          .max_context = options.max_context,
+          .max_batch_tokens = options.max_batch_tokens,
+          .max_sequences = options.max_sequences,
+          .n_vocab = model.hparams().n_vocab,
+          .group_blocks = options.kv.group_blocks};
+}
+
+bool is_dead(const StepRow& row) { return (row.flags & StepRow::dead) != 0; }
+
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+}
+
+SequenceEnd end_of(const OpenSequence& sequence, int32_t token, uint32_t position) {
+  const std::vector<int32_t>& ends = sequence.end_ids;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) return SequenceEnd::end_token;
+  const int64_t sampled = int64_t{position} - sequence.prompt_tokens + 1;
+  return sampled >= int64_t{sequence.max_new_tokens} ? SequenceEnd::length : SequenceEnd::none;
+}
+
+}  // namespace
+
+StageRunner::StageRunner(std::unique_ptr<StageModel> model, StageRunnerOptions options,
+                         TokenFeedback& feedback)
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      feedback_(feedback),
+      slots_(limits_of(*model_, options_.slots_max)) {}
+
+Status StageRunner::check_order(const StepPlan& plan) const {
+  if (plan.epoch != options_.epoch) {
+    return failed_precondition(fmt::format("fenced: epoch {} {} {}", plan.epoch,
+                                           plan.epoch < options_.epoch ? '<' : '>',
+                                           options_.epoch));
+  }
+  if (plan.step_id != last_step_ + 1) {
+    return failed_precondition(fmt::format("step {} came after step {}", plan.step_id, last_step_));
+  }
+  return ok_status();
+}
+
+// The records against the slots, then the activations' size.
+Status StageRunner::check_content(const StepFrame& frame) const {
+  const StepPlan& plan = frame.plan;
+  TRY(slots_.check(plan, is_head()));
+  const uint64_t n_embd = static_cast<uint64_t>(model_->hparams().n_embd);
+  const uint64_t wanted = is_head() ? 0 : plan.live_tokens() * n_embd;
+  if (frame.activations.size() != wanted) {
+    return invalid_argument(fmt::format("activations of {} bytes, {} tokens of {} values need {}",
+                                        frame.activations.size() * sizeof(float),
+                                        plan.live_tokens(), n_embd, wanted * sizeof(float)));
+  }
+  return ok_status();
+}
+
+// Puts the row's token ids into the batch. A row whose sequence has ended becomes dead instead.
+Status StageRunner::take_tokens(const StepPlan& plan, StepRow& row, size_t& next_token,
+                                std::optional<TimePoint> deadline) {
+  Slot& slot = slots_[row.slot];
+  if ((row.flags & StepRow::input_from_tail) == 0) {
+    const auto first = plan.tokens.begin() + static_cast<ptrdiff_t>(next_token);
+    next_token += row.count;
+    if (slot.has_ended) row.flags |= StepRow::dead;
+    if (!is_dead(row)) batch_.tokens.insert(batch_.tokens.end(), first, first + row.count);
+    return ok_status();
+  }
+  if (is_dead(row)) return ok_status();
+  std::optional<int32_t> token;
+  if (!slot.has_ended) {
+    token = TRY(feedback_.wait({.slot = row.slot,
+                                .sequence_id = slot.sequence.sequence_id,
+                                .position = row.position,
+                                .sample_step = slot.last_sample_step},
+                               deadline));
+  }
+  if (token) {
+    batch_.tokens.push_back(*token);
+  } else {
+    slot.has_ended = true;
+    row.flags |= StepRow::dead;
+  }
+  return ok_status();
+}
+
+void StageRunner::add_row(const StepFrame& frame, size_t index, size_t first_column) {
+  const StepRow& row = frame.plan.rows[index];
+  const Slot& slot = slots_[row.slot];
+  LiveRow live{.row = index,
+               .first_token = batch_.positions.size(),
+               .first_output = batch_.outputs.size(),
+               .n_outputs = 0};
+  if (!is_head()) {
+    const auto n_embd = static_cast<size_t>(model_->hparams().n_embd);
+    const std::span<const float> columns =
+        std::span(frame.activations).subspan(first_column * n_embd, row.count * n_embd);
+    batch_.activations.insert(batch_.activations.end(), columns.begin(), columns.end());
+    live.is_finite = !is_tail() || all_finite(columns);
+  }
+  BatchSequence& sequence = batch_.sequences.emplace_back();
+  sequence.tables.assign(slot.tables.begin(), slot.tables.end());
+  for (uint32_t i = 0; i < row.count; ++i) {
+    batch_.positions.push_back(static_cast<int32_t>(row.position + i));
+    batch_.sequence.push_back(static_cast<int32_t>(batch_.rows.size()));
+  }
+  if (is_tail()) {
+    const bool all = (row.flags & StepRow::want_logits) != 0;
+    const bool last = (row.flags & StepRow::sample) != 0;
+    live.n_outputs = all ? row.count : (last ? 1 : 0);
+    const size_t end = batch_.positions.size();
+    for (size_t i = end - live.n_outputs; i < end; ++i) {
+      batch_.outputs.push_back(static_cast<int32_t>(i));
+    }
+  }
+  batch_.rows.push_back(live);
+}
+
+Status StageRunner::fill_batch(StepFrame& frame, std::optional<TimePoint> deadline) {
+  batch_ = Batch();
+  size_t next_token = 0;
+  size_t next_column = 0;
+  for (size_t i = 0; i < frame.plan.rows.size(); ++i) {
+    StepRow& row = frame.plan.rows[i];
+    const size_t column = next_column;
+    if (!is_dead(row)) next_column += row.count;  // the sender left out the dead ones only
+    if (is_head()) TRY(take_tokens(frame.plan, row, next_token, deadline));
+    if (slots_[row.slot].has_ended) row.flags |= StepRow::dead;
+    if (!is_dead(row)) add_row(frame, i, column);
+  }
+  return ok_status();
+}
+
+Result<std::span<const float>> StageRunner::compute() {
+  return model_->run({.tokens = batch_.tokens,
+                      .activations = batch_.activations,
+                      .positions = batch_.positions,
+                      .sequence = batch_.sequence,
+                      .sequences = batch_.sequences,
+                      .outputs = batch_.outputs});
+}
+
+// What every stage notes about a step that ran.
+void StageRunner::finish_rows(const StepPlan& plan) {
+  for (const LiveRow& live : batch_.rows) {
+    const StepRow& row = plan.rows[live.row];
+    Slot& slot = slots_[row.slot];
+    slot.is_fresh = false;
+    slot.length = std::max(slot.length, row.position + row.count);
+    if ((row.flags & StepRow::sample) != 0) slot.last_sample_step = plan.step_id;
+  }
+}
+
+TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
+                                    std::span<const float> logits) {
+  Slot& slot = slots_[row.slot];
+  TokenRecord record;
+  record.slot = row.slot;
+  record.sequence_id = slot.sequence.sequence_id;
+  record.position = row.position + row.count;
+  const auto fail_row = [&](Status error) {
+    record.error =
+        error.with_context(fmt::format("{}: sequence {}", options_.name, record.sequence_id));
+    record.end = SequenceEnd::error;
+    record.logits.clear();
+    slot.has_ended = true;
+  };
+  if (!live.is_finite) {
+    fail_row(invalid_argument(fmt::format(
+        "activations at positions {} to {} hold a NaN or an infinity: non-finite logits",
+        row.position, row.position + row.count - 1)));
+    return record;
+  }
+  if (!all_finite(logits)) {
+    fail_row(data_loss(fmt::format("non-finite logits after position {}", record.position - 1),
+                       "the model file is damaged, or made of broken weights"));
+    return record;
+  }
+  if ((row.flags & StepRow::want_logits) != 0) record.logits.assign(logits.begin(), logits.end());
+  if ((row.flags & StepRow::sample) == 0) return record;
+
+  const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
+  Result<SampledToken> sampled =
+      sampler_.sample(logits.last(n_vocab), slot.sequence.sampling, slot.history, record.position);
+  if (!sampled.ok()) {
+    fail_row(sampled.status());
+    return record;
+  }
+  record.token = sampled->id;
+  record.logprob = sampled->logprob;
+  for (const TokenLogprob& top : sampled->top) record.top.emplace_back(top.id, top.logprob);
+  record.end = end_of(slot.sequence, record.token, record.position);
+  slot.has_ended = record.end != SequenceEnd::none;
+  if (looks_back(slot.sequence.sampling)) slot.history.push_back(record.token);
+  return record;
+}
+
+StepResult StageRunner::sample(const StepPlan& plan, std::span<const float> logits) {
+  StepResult result;
+  result.epoch = plan.epoch;
+  result.step_id = plan.step_id;
+  const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
+  for (const LiveRow& live : batch_.rows) {
+    if (live.n_outputs == 0) continue;
+    result.records.push_back(
+        sample_row(plan.rows[live.row], live,
+                   logits.subspan(live.first_output * n_vocab, live.n_outputs * n_vocab)));
+  }
+  return result;
+}
+
+StepOutcome StageRunner::run(StepFrame frame, std::optional<TimePoint> deadline) {
+  if (const Status status = check_order(frame.plan); !status.ok()) {
+    return {.forward = {}, .result = failed_result(frame.plan, status)};
+  }
+  last_step_ = frame.plan.step_id;
+  if (const Status status = check_content(frame); !status.ok()) {
+    return fail(std::move(frame), status, false);
+  }
+  slots_.apply(frame.plan);
+  for (const BlockCopy& copy : frame.plan.block_copies) {
+    const Status status = model_->kv_cache().copy(copy);
+    if (!status.ok()) return fail(std::move(frame), status, true);
+  }
+  if (const Status status = fill_batch(frame, deadline); !status.ok()) {
+    return fail(std::move(frame), status, true);
+  }
+  const Result<std::span<const float>> output = compute();
+  if (!output.ok()) return fail(std::move(frame), output.status(), true);
+  finish_rows(frame.plan);
+  StepOutcome outcome;
+  if (is_tail()) {
+    outcome.result = sample(frame.plan, *output);
+  } else {
+    frame.activations.assign(output->begin(), output->end());
+    outcome.forward = std::move(frame);
+  }
+  return outcome;
+}
+
+StepOutcome StageRunner::refuse(StepFrame frame, const Status& reason) {
+  if (const Status status = check_order(frame.plan); !status.ok()) {
+    return {.forward = {}, .result = failed_result(frame.plan, status)};
+  }
+  last_step_ = frame.plan.step_id;
+  return fail(std::move(frame), reason, false);
+}
+
+StepResult StageRunner::failed_result(const StepPlan& plan, const Status& reason) const {
+  return {.epoch = plan.epoch,
+          .step_id = plan.step_id,
+          .records = {},
+          .status = reason.with_context(fmt::format("{}: step {}", options_.name, plan.step_id))};
+}
+
+// Later stages get the step all the same, so that ids stay without gaps: its records if they were
+// applied here, and no live row.
+StepOutcome StageRunner::fail(StepFrame frame, const Status& reason, bool records_applied) {
+  StepOutcome outcome;
+  outcome.result = failed_result(frame.plan, reason);
+  for (StepRow& row : frame.plan.rows) {
+    row.flags |= StepRow::dead;
+    if (row.slot < options_.slots_max) slots_[row.slot].has_ended = true;
+  }
+  if (is_tail()) return outcome;
+  outcome.forward = StepFrame();
+  if (records_applied) {
+    outcome.forward->plan = std::move(frame.plan);
+  } else {
+    outcome.forward->plan.epoch = frame.plan.epoch;
+    outcome.forward->plan.step_id = frame.plan.step_id;
+  }
+  return outcome;
+}
+
+}  // namespace strata::worker
