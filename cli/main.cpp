@@ -2,13 +2,15 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/inspect.h"
 #include "runtime/base/log.h"
 
 namespace strata::cli {
 namespace {
 
-void add_all_commands(CLI::App&, CommandContext&) {
+void add_all_commands(CLI::App& app, CommandContext& context) {
   // One line per subcommand, in the order of --help.
+  add_inspect_command(app, context);
 }
 
 int run(int argc, char** argv) {
