@@ -16,10 +16,14 @@
 #include <cstdint>
 #include <span>
 
+#include "backends/cpu/isa.h"
 #include "backends/cpu/kernels/matmul_kernels.h"
 #include "runtime/tensor/tensor.h"
 
 namespace strata::cpu {
+
+// The kernels of a vector path. Requires: the processor has it (available_isas()).
+const MatmulKernels& matmul_kernels(Isa isa);
 
 // Weights {k, rows, matrices} as the kernels find them. A view: owns nothing.
 struct WeightMatrix {
@@ -36,7 +40,7 @@ struct WeightMatrix {
 // True for the types and shapes that mul_mat, mul_mat_id and get_rows take as weights.
 bool is_weight_type(DType dtype);
 // Requires: is_weight_type(tensor.dtype), the tensor is placed, in packed or in host memory; a view
-// only in host memory, with dense rows.
+// only in host memory, with dense rows. matmul rounds activations for block types: k % 32 == 0.
 WeightMatrix weight_matrix(const Tensor& tensor);
 
 // True if products with these weights read rows of ActivationBlocks, false if they read F32 rows.

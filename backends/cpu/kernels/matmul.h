@@ -1,0 +1,363 @@
+// The matrix kernels, written once over the lanes of matmul_lanes_*.h.
+//
+// One inner loop handles kSlices x kColumns: slices of kWidth output rows, each held in one
+// register for each column, while K runs from block to block. For a block, a slice's 32 weights of
+// each row are unpacked once into eight quads (registers of kWidth rows x 4 weights) and meet the
+// activations of all columns:
+//
+//   dot_c = exact integer sum of quads x q_c          (8 dot instructions with VNNI)
+//   acc_c = fma(d_w * d_c, float(dot_c), acc_c)
+//   acc_c = fma(m_w, s_c, acc_c)                      (types with a minimum)
+//
+// so an element's chain never depends on the tile. See docs/kernels.md and packed_layout.h.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cpu/kernels/matmul_kernels.h"
+#include "backends/cpu/kernels/packed_layout.h"
+
+namespace strata::cpu::STRATA_MATMUL_ISA {
+namespace {
+
+constexpr int kSlicesPerGroup = kGroupRows / kWidth;
+
+// --- block types: scales and quads of a slice ---------------------------------------------------
+
+// `lane` is the slice's first row in its group, 0 or 8.
+
+inline void unpack_nibbles(const uint8_t* lines, int lane, I* quads) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const I line = load_line(lines + 64 * j + 4 * lane);
+    quads[j] = bit_and(line, 0x0f0f0f0f);
+    quads[4 + j] = bit_and(shift<4>(line), 0x0f0f0f0f);
+  }
+}
+
+// Quad kQuad's fifth bits come to bit 4 of each byte.
+template <int kQuad>
+inline I with_fifth_bit(I nibbles, I high) {
+  return bit_and(blend_bits(0x0f0f0f0f, nibbles, shift<kQuad - 4>(high)), 0x1f1f1f1f);
+}
+
+inline void unpack_5_bits(const uint8_t* block, int lane, I* quads) {
+  const I high = load_line(block + 4 * lane);
+  I lines[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) lines[j] = load_line(block + 64 + 64 * j + 4 * lane);
+  quads[0] = with_fifth_bit<0>(lines[0], high);
+  quads[1] = with_fifth_bit<1>(lines[1], high);
+  quads[2] = with_fifth_bit<2>(lines[2], high);
+  quads[3] = with_fifth_bit<3>(lines[3], high);
+  quads[4] = with_fifth_bit<4>(shift<4>(lines[0]), high);
+  quads[5] = with_fifth_bit<5>(shift<4>(lines[1]), high);
+  quads[6] = with_fifth_bit<6>(shift<4>(lines[2]), high);
+  quads[7] = with_fifth_bit<7>(shift<4>(lines[3]), high);
+}
+
+// Bits 2i.. of `high` come to bits 4 and 5.
+template <int kIndex>
+inline I with_top_bits(I nibbles, I high) {
+  return bit_and(blend_bits(0x0f0f0f0f, nibbles, shift<2 * kIndex - 4>(high)), 0x3f3f3f3f);
+}
+
+inline void unpack_6_bits(const uint8_t* block, int lane, I* quads) {
+  const I high_0 = load_line(block + 4 * lane);
+  const I high_1 = load_line(block + 64 + 4 * lane);
+  I lines[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) lines[j] = load_line(block + 128 + 64 * j + 4 * lane);
+  quads[0] = with_top_bits<0>(lines[0], high_0);
+  quads[1] = with_top_bits<1>(lines[1], high_0);
+  quads[2] = with_top_bits<2>(lines[2], high_0);
+  quads[3] = with_top_bits<3>(lines[3], high_0);
+  quads[4] = with_top_bits<0>(shift<4>(lines[0]), high_1);
+  quads[5] = with_top_bits<1>(shift<4>(lines[1]), high_1);
+  quads[6] = with_top_bits<2>(shift<4>(lines[2]), high_1);
+  quads[7] = with_top_bits<3>(shift<4>(lines[3]), high_1);
+}
+
+inline void load_bytes(const uint8_t* block, int lane, I* quads) {
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) quads[j] = load_line(block + 64 * j + 4 * lane);
+}
+
+// What a chunk's header says once for all its blocks.
+struct NoChunk {};
+struct KChunk {
+  F d;
+  F minus_dmin;
+};
+
+// Types of one half d per block, without a minimum; kOffsetBits: log2 of what is taken from the
+// unsigned weights.
+template <typename LayoutType, int kBits, int kOffset, void (*kUnpack)(const uint8_t*, int, I*)>
+struct ScaledType {
+  using Layout = LayoutType;
+  using Chunk = NoChunk;
+  static constexpr int bits = kBits;
+  static constexpr int offset_bits = kOffset;  // -1: none
+  static constexpr bool has_minimum = false;
+  static Chunk chunk(const uint8_t*, int) { return {}; }
+  static F scale(const Chunk&, const uint8_t* header, int j, int lane) {
+    return load_f16(header + PackedHeader::second_d * j + 2 * lane);
+  }
+  static F minimum(const Chunk&, const uint8_t*, int, int) { return zero(); }
+  static void unpack(const uint8_t* block, int lane, I* quads) { kUnpack(block, lane, quads); }
+};
+
+// Types of one d and one m per block.
+template <typename LayoutType, int kBits, void (*kUnpack)(const uint8_t*, int, I*)>
+struct AffineType {
+  using Layout = LayoutType;
+  using Chunk = NoChunk;
+  static constexpr int bits = kBits;
+  static constexpr int offset_bits = -1;
+  static constexpr bool has_minimum = true;
+  static Chunk chunk(const uint8_t*, int) { return {}; }
+  static F scale(const Chunk&, const uint8_t* header, int, int lane) {
+    return load_f16(header + 2 * lane);
+  }
+  static F minimum(const Chunk&, const uint8_t* header, int, int lane) {
+    return load_f16(header + PackedHeader::minimum + 2 * lane);
+  }
+  static void unpack(const uint8_t* block, int lane, I* quads) { kUnpack(block, lane, quads); }
+};
+
+// Q4_K and Q5_K: d * sc and dmin * m are exact, 11 bits times 6.
+template <typename LayoutType, int kBits, void (*kUnpack)(const uint8_t*, int, I*)>
+struct KType {
+  using Layout = LayoutType;
+  using Chunk = KChunk;
+  static constexpr int bits = kBits;
+  static constexpr int offset_bits = -1;
+  static constexpr bool has_minimum = true;
+  static Chunk chunk(const uint8_t* header, int lane) {
+    return {load_f16(header + 2 * lane),
+            negate(load_f16(header + PackedHeader::minimum + 2 * lane))};
+  }
+  static F scale(const Chunk& chunk, const uint8_t* header, int j, int lane) {
+    return mul(chunk.d, load_u8(header + PackedHeader::k_scales + 32 * j + lane));
+  }
+  static F minimum(const Chunk& chunk, const uint8_t* header, int j, int lane) {
+    return mul(chunk.minus_dmin, load_u8(header + PackedHeader::k_scales + 32 * j + 16 + lane));
+  }
+  static void unpack(const uint8_t* block, int lane, I* quads) { kUnpack(block, lane, quads); }
+};
+
+constexpr int kSignedOffset = kDotOfOffsetBytes ? 7 : -1;
+
+using TypeQ4_0 = ScaledType<LayoutQ4_0, 4, 3, unpack_nibbles>;
+using TypeQ4_1 = AffineType<LayoutQ4_1, 4, unpack_nibbles>;
+using TypeQ5_0 = ScaledType<LayoutQ5_0, 5, 4, unpack_5_bits>;
+using TypeQ5_1 = AffineType<LayoutQ5_1, 5, unpack_5_bits>;
+using TypeQ8_0 = ScaledType<LayoutQ8_0, 8, kSignedOffset, load_bytes>;
+using TypeQ4_K = KType<LayoutQ4_K, 4, unpack_nibbles>;
+using TypeQ5_K = KType<LayoutQ5_K, 5, unpack_5_bits>;
+
+// --- one block of one slice, all columns --------------------------------------------------------
+
+template <typename Type, int kColumns>
+struct BlockStep {
+  using Chunk = typename Type::Chunk;
+
+  static inline void run(const Chunk& chunk, const uint8_t* header, const uint8_t* block, int j,
+                         int lane, const ActivationBlock* const* x, F* acc) {
+    I quads[8];
+    Type::unpack(block, lane, quads);
+    const F d = Type::scale(chunk, header, j, lane);
+    const F m = Type::minimum(chunk, header, j, lane);
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const ActivationBlock& a = *x[c];
+      I initial = set_shifted<0>(0);
+      if constexpr (Type::offset_bits >= 0) {
+        initial = set_shifted<(Type::offset_bits >= 0 ? Type::offset_bits : 0)>(a.negative_sum);
+      }
+      const I sum = dot<Type::bits, 8>(quads, a.q, initial);
+      acc[c] = fma(mul(d, set(a.d)), to_float(sum), acc[c]);
+      if constexpr (Type::has_minimum) acc[c] = fma(m, set(a.s), acc[c]);
+    }
+  }
+};
+
+// Two scales of 8 bits in a block: dot times scale is an integer below 2^23, and so is exact in
+// F32, as is the sum of both halves.
+struct TypeQ6_K {
+  struct Chunk {
+    F d;
+  };
+  using Layout = LayoutQ6_K;
+  static Chunk chunk(const uint8_t* header, int lane) { return {load_f16(header + 2 * lane)}; }
+};
+
+template <int kColumns>
+struct BlockStep<TypeQ6_K, kColumns> {
+  static inline void run(const TypeQ6_K::Chunk& chunk, const uint8_t* header, const uint8_t* block,
+                         int j, int lane, const ActivationBlock* const* x, F* acc) {
+    I quads[8];
+    unpack_6_bits(block, lane, quads);
+    const uint8_t* scales = header + PackedHeader::q6_k_scales + 32 * j + lane;
+    const F scale_low = load_i8(scales);
+    const F scale_high = load_i8(scales + 16);
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      const ActivationBlock& a = *x[c];
+      const I low = dot<6, 4>(quads, a.q, set_shifted<5>(a.negative_sum_low));
+      const I high = dot<6, 4>(quads + 4, a.q + 16, set_shifted<5>(a.negative_sum_high));
+      const F sum = fma(scale_high, to_float(high), mul(scale_low, to_float(low)));
+      acc[c] = fma(mul(chunk.d, set(a.d)), sum, acc[c]);
+    }
+  }
+};
+
+// --- loops --------------------------------------------------------------------------------------
+
+// Where slice `index` of a call starts.
+struct Slice {
+  const uint8_t* weights;
+  int lane;
+  int64_t row;
+};
+
+inline Slice slice_at(const TileArgs& args, int64_t index) {
+  const int64_t group = index / kSlicesPerGroup;
+  const int lane = static_cast<int>(index % kSlicesPerGroup) * kWidth;
+  return {args.weights + static_cast<uint64_t>(group) * args.group_bytes, lane,
+          group * kGroupRows + lane};
+}
+
+inline void store_slice(const TileArgs& args, const Slice& slice, const F* acc, int columns) {
+  const int64_t left = args.row_count - slice.row;
+  const int n = left >= kWidth ? kWidth : left < 0 ? 0 : static_cast<int>(left);
+  for (int c = 0; c < columns; ++c) store(args.y[c] + slice.row, acc[c], n);
+}
+
+template <typename Type, int kSlices, int kColumns>
+struct BlockLoop {
+  static inline void run(const TileArgs& args, int first_column, int64_t first_slice) {
+    using Layout = typename Type::Layout;
+    Slice slices[kSlices];
+    F acc[kSlices][kColumns];
+    const ActivationBlock* x[kColumns];
+    for (int s = 0; s < kSlices; ++s) {
+      slices[s] = slice_at(args, first_slice + s);
+      for (int c = 0; c < kColumns; ++c) acc[s][c] = zero();
+    }
+    for (int c = 0; c < kColumns; ++c) {
+      x[c] = static_cast<const ActivationBlock*>(args.x[first_column + c]);
+    }
+    const uint8_t* chunks[kSlices];
+    for (int s = 0; s < kSlices; ++s) chunks[s] = slices[s].weights;
+    for (int64_t left = args.k / kBlockElements; left > 0; left -= Layout::blocks) {
+      typename Type::Chunk chunk[kSlices];
+      for (int s = 0; s < kSlices; ++s) chunk[s] = Type::chunk(chunks[s], slices[s].lane);
+      const int count = left < Layout::blocks ? static_cast<int>(left) : Layout::blocks;
+      for (int j = 0; j < count; ++j) {
+#pragma GCC unroll 4
+        for (int s = 0; s < kSlices; ++s) {
+          const uint8_t* block = chunks[s] + Layout::header_bytes + j * Layout::block_bytes;
+          BlockStep<Type, kColumns>::run(chunk[s], chunks[s], block, j, slices[s].lane, x, acc[s]);
+        }
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) ++x[c];
+      }
+      for (int s = 0; s < kSlices; ++s) {
+        chunks[s] += Layout::header_bytes + Layout::blocks * Layout::block_bytes;
+      }
+    }
+    TileArgs shifted = args;
+    for (int c = 0; c < kColumns; ++c) shifted.y[c] = args.y[first_column + c];
+    for (int s = 0; s < kSlices; ++s) store_slice(shifted, slices[s], acc[s], kColumns);
+  }
+};
+
+struct PlainF32 {
+  static constexpr int line_bytes = 64;
+  static F load_row(const uint8_t* p, int lane) {
+    return load(reinterpret_cast<const float*>(p) + lane);
+  }
+};
+struct PlainF16 {
+  static constexpr int line_bytes = 32;
+  static F load_row(const uint8_t* p, int lane) { return load_f16(p + 2 * lane); }
+};
+struct PlainBF16 {
+  static constexpr int line_bytes = 32;
+  static F load_row(const uint8_t* p, int lane) { return load_bf16(p + 2 * lane); }
+};
+
+template <typename Type, int kSlices, int kColumns>
+struct PlainLoop {
+  static inline void run(const TileArgs& args, int first_column, int64_t first_slice) {
+    Slice slices[kSlices];
+    F acc[kSlices][kColumns];
+    const float* x[kColumns];
+    for (int s = 0; s < kSlices; ++s) {
+      slices[s] = slice_at(args, first_slice + s);
+      for (int c = 0; c < kColumns; ++c) acc[s][c] = zero();
+    }
+    for (int c = 0; c < kColumns; ++c) x[c] = static_cast<const float*>(args.x[first_column + c]);
+    for (int64_t i = 0; i < args.k; ++i) {
+      F w[kSlices];
+#pragma GCC unroll 4
+      for (int s = 0; s < kSlices; ++s) {
+        w[s] = Type::load_row(slices[s].weights + i * Type::line_bytes, slices[s].lane);
+      }
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        const F value = set(x[c][i]);
+#pragma GCC unroll 4
+        for (int s = 0; s < kSlices; ++s) acc[s][c] = fma(w[s], value, acc[s][c]);
+      }
+    }
+    TileArgs shifted = args;
+    for (int c = 0; c < kColumns; ++c) shifted.y[c] = args.y[first_column + c];
+    for (int s = 0; s < kSlices; ++s) store_slice(shifted, slices[s], acc[s], kColumns);
+  }
+};
+
+// All slices of a call for kColumns of its columns, kSlices at a time.
+template <template <typename, int, int> typename Loop, typename Type, int kSlices, int kColumns>
+inline void run_slices(const TileArgs& args, int first_column) {
+  const int64_t count = args.group_count * kSlicesPerGroup;
+  int64_t s = 0;
+  for (; s + kSlices <= count; s += kSlices) {
+    Loop<Type, kSlices, kColumns>::run(args, first_column, s);
+  }
+  if constexpr (kSlices > 1) {
+    for (; s < count; ++s) Loop<Type, 1, kColumns>::run(args, first_column, s);
+  }
+}
+
+// Column counts in between run as the next larger one, with the last column several times over:
+// the same values are stored again.
+template <template <typename, int, int> typename Loop, typename Type, int kFew, int kMany>
+inline void run_tile(const TileArgs& args) {
+  TileArgs padded = args;
+  for (int c = args.column_count; c < kTileColumns; ++c) {
+    padded.x[c] = args.x[args.column_count - 1];
+    padded.y[c] = args.y[args.column_count - 1];
+  }
+  if (args.column_count == 1) return run_slices<Loop, Type, kFew, 1>(padded, 0);
+  if constexpr (kMaxColumns >= 4) {
+    if (args.column_count == 2) return run_slices<Loop, Type, kMany, 2>(padded, 0);
+    if (args.column_count <= 4) return run_slices<Loop, Type, kMany, 4>(padded, 0);
+  }
+  for (int c = 0; c < args.column_count; c += kMaxColumns) {
+    run_slices<Loop, Type, kMany, kMaxColumns>(padded, c);
+  }
+}
+
+template <typename Type>
+inline void block_tile(const TileArgs& args) {
+  run_tile<BlockLoop, Type, kVectorSlices, 1>(args);
+}
+template <typename Type>
+inline void plain_tile(const TileArgs& args) {
+  run_tile<PlainLoop, Type, 2 * kPlainSlices, kPlainSlices>(args);
+}
+
+}  // namespace
+}  // namespace strata::cpu::STRATA_MATMUL_ISA

@@ -1,0 +1,10 @@
+// The matrix kernels' avx512_vnni path; flags in CMakeLists.txt.
+#define STRATA_MATMUL_VNNI 1
+#include "backends/cpu/kernels/matmul_lanes_avx512.h"
+#include "backends/cpu/kernels/matmul_table.h"
+
+namespace strata::cpu {
+
+const MatmulKernels& matmul_kernels_avx512_vnni() { return matmul_avx512_vnni::kKernels; }
+
+}  // namespace strata::cpu

@@ -1,0 +1,91 @@
+// Activations rounded to 8 bits: the formula, its edges, and equal bits on every path.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/backends/cpu/matmul_support.h"
+
+namespace strata::cpu::test {
+namespace {
+
+std::vector<ActivationBlock> quantise(Isa isa, const std::vector<float>& x) {
+  std::vector<ActivationBlock> blocks(x.size() / 32);
+  matmul_kernels(isa).quantise_row(x.data(), static_cast<int64_t>(x.size()), blocks.data());
+  return blocks;
+}
+
+TEST(QuantiseActivations, RoundsToNearestEvenAtTheLargestMagnitude) {
+  std::vector<float> x(32, 0.0f);
+  x[0] = -254.0f;  // d = 2: halves are ties
+  x[1] = 1.0f;     // 0.5 -> 0
+  x[2] = 3.0f;     // 1.5 -> 2
+  x[3] = -5.0f;    // -2.5 -> -2
+  x[17] = 252.9f;  // 126.45 -> 126
+  for (const Isa isa : isas()) {
+    const ActivationBlock block = quantise(isa, x)[0];
+    EXPECT_EQ(block.d, 2.0f);
+    EXPECT_EQ(block.q[0], -127);
+    EXPECT_EQ(block.q[1], 0);
+    EXPECT_EQ(block.q[2], 2);
+    EXPECT_EQ(block.q[3], -2);
+    EXPECT_EQ(block.q[17], 126);
+    EXPECT_EQ(block.negative_sum_low, 127);
+    EXPECT_EQ(block.negative_sum_high, -126);
+    EXPECT_EQ(block.negative_sum, 1);
+    EXPECT_EQ(block.s, -2.0f);
+  }
+}
+
+TEST(QuantiseActivations, GivesEqualBitsOnEveryPath) {
+  std::vector<float> x = random_activations(32, 400, 5);
+  Random random(6);
+  for (size_t b = 0; b < 400; ++b) {  // scales from subnormal to near the largest float
+    const int exponent = static_cast<int>(random.next() % 270) - 145;
+    for (size_t i = 0; i < 32; ++i) x[32 * b + i] = std::ldexp(x[32 * b + i], exponent);
+  }
+  const auto expected = quantise({IsaLevel::scalar, false}, x);
+  for (const Isa isa : isas()) {
+    const auto blocks = quantise(isa, x);
+    ASSERT_EQ(std::memcmp(blocks.data(), expected.data(), blocks.size() * sizeof(blocks[0])), 0)
+        << isa_name(isa);
+  }
+  for (size_t b = 0; b < expected.size(); ++b) {
+    float amax = 0;
+    for (size_t i = 0; i < 32; ++i) amax = std::max(amax, std::fabs(x[32 * b + i]));
+    if (amax < 0x1p-120f) {
+      EXPECT_EQ(expected[b].d, 0.0f);
+      continue;
+    }
+    for (size_t i = 0; i < 32; ++i) {
+      ASSERT_GE(expected[b].q[i], -127);
+      ASSERT_NEAR(static_cast<double>(expected[b].q[i]) * expected[b].d, x[32 * b + i],
+                  0.50001 * expected[b].d);
+    }
+  }
+}
+
+TEST(QuantiseActivations, ShowsWhatIsNotFiniteAndPassesZeros) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Isa isa : isas()) {
+    for (const float bad : {inf, -inf, nan, -nan}) {
+      std::vector<float> x(64, 1.0f);
+      x[40] = bad;
+      const auto blocks = quantise(isa, x);
+      EXPECT_EQ(blocks[0].d, 1.0f / 127.0f);
+      EXPECT_TRUE(std::isnan(blocks[1].d));
+      EXPECT_TRUE(std::isnan(blocks[1].s));
+      for (const int8_t q : blocks[1].q) EXPECT_EQ(q, 0);
+    }
+    const auto zeros = quantise(isa, std::vector<float>(32, -0.0f));
+    EXPECT_EQ(zeros[0].d, 0.0f);
+    EXPECT_EQ(zeros[0].negative_sum, 0);
+    const auto largest = quantise(isa, std::vector<float>(32, std::numeric_limits<float>::max()));
+    EXPECT_TRUE(std::isfinite(largest[0].d));
+    EXPECT_EQ(largest[0].q[31], 127);
+  }
+}
+
+}  // namespace
+}  // namespace strata::cpu::test
