@@ -164,20 +164,32 @@ struct BlockStep {
 
   static inline void run(const Chunk& chunk, const uint8_t* header, const uint8_t* block, int j,
                          int lane, const ActivationBlock* const* x, F* acc) {
+    constexpr int kSide = kColumns < kDotColumns ? kColumns : kDotColumns;
     I quads[8];
     Type::unpack(block, lane, quads);
     const F d = Type::scale(chunk, header, j, lane);
     const F m = Type::minimum(chunk, header, j, lane);
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) {
-      const ActivationBlock& a = *x[c];
-      I initial = set_shifted<0>(0);
-      if constexpr (Type::offset_bits >= 0) {
-        initial = set_shifted<(Type::offset_bits >= 0 ? Type::offset_bits : 0)>(a.negative_sum);
+    for (int first = 0; first < kColumns; first += kSide) {
+      I sums[kSide];
+      const int8_t* q[kSide];
+#pragma GCC unroll 8
+      for (int c = 0; c < kSide; ++c) {
+        q[c] = x[first + c]->q;
+        sums[c] = set_shifted<0>(0);
+        if constexpr (Type::offset_bits >= 0) {
+          constexpr int kOffset = Type::offset_bits >= 0 ? Type::offset_bits : 0;
+          sums[c] = set_shifted<kOffset>(x[first + c]->negative_sum);
+        }
       }
-      const I sum = dot<Type::bits, 8>(quads, a.q, initial);
-      acc[c] = fma(mul(d, set(a.d)), to_float(sum), acc[c]);
-      if constexpr (Type::has_minimum) acc[c] = fma(m, set(a.s), acc[c]);
+      dot<Type::bits, 8, kSide>(quads, q, sums);
+#pragma GCC unroll 8
+      for (int c = 0; c < kSide; ++c) {
+        const ActivationBlock& a = *x[first + c];
+        F& sum = acc[first + c];
+        sum = fma(mul(d, set(a.d)), to_float(sums[c]), sum);
+        if constexpr (Type::has_minimum) sum = fma(m, set(a.s), sum);
+      }
     }
   }
 };
@@ -201,13 +213,27 @@ struct BlockStep<TypeQ6_K, kColumns> {
     const uint8_t* scales = header + PackedHeader::q6_k_scales + 32 * j + lane;
     const F scale_low = load_i8(scales);
     const F scale_high = load_i8(scales + 16);
+    constexpr int kSide = kColumns < kDotColumns ? kColumns : kDotColumns;
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) {
-      const ActivationBlock& a = *x[c];
-      const I low = dot<6, 4>(quads, a.q, set_shifted<5>(a.negative_sum_low));
-      const I high = dot<6, 4>(quads + 4, a.q + 16, set_shifted<5>(a.negative_sum_high));
-      const F sum = fma(scale_high, to_float(high), mul(scale_low, to_float(low)));
-      acc[c] = fma(mul(chunk.d, set(a.d)), sum, acc[c]);
+    for (int first = 0; first < kColumns; first += kSide) {
+      I low[kSide];
+      I high[kSide];
+      const int8_t* q[kSide];
+      const int8_t* q_high[kSide];
+#pragma GCC unroll 8
+      for (int c = 0; c < kSide; ++c) {
+        q[c] = x[first + c]->q;
+        q_high[c] = x[first + c]->q + 16;
+        low[c] = set_shifted<5>(x[first + c]->negative_sum_low);
+        high[c] = set_shifted<5>(x[first + c]->negative_sum_high);
+      }
+      dot<6, 4, kSide>(quads, q, low);
+      dot<6, 4, kSide>(quads + 4, q_high, high);
+#pragma GCC unroll 8
+      for (int c = 0; c < kSide; ++c) {
+        const F sum = fma(scale_high, to_float(high[c]), mul(scale_low, to_float(low[c])));
+        acc[first + c] = fma(mul(chunk.d, set(x[first + c]->d)), sum, acc[first + c]);
+      }
     }
   }
 };

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kWidth = 16;
 constexpr int kMaxColumns = 8;
+// Columns whose dots advance side by side, to hide their latency.
+constexpr int kDotColumns = 8;
 constexpr int kVectorSlices = 2;
 constexpr int kPlainSlices = 2;
 
@@ -85,13 +87,15 @@ inline I set_quad(const int8_t* q) {
 
 constexpr bool kDotOfOffsetBytes = true;
 
-template <int kBits, int kCount>
-inline I dot(const I* quads, const int8_t* q, I initial) {
+template <int kBits, int kCount, int kColumns>
+inline void dot(const I* quads, const int8_t* const* q, I* sums) {
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) {
-    initial = _mm512_dpbusd_epi32(initial, quads[i], set_quad(q + 4 * i));
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      sums[c] = _mm512_dpbusd_epi32(sums[c], quads[i], set_quad(q[c] + 4 * i));
+    }
   }
-  return initial;
 }
 
 #else
@@ -118,19 +122,28 @@ inline I pair_sums(I quad, I x) {
   }
 }
 
-template <int kBits, int kCount>
-inline I dot(const I* quads, const int8_t* q, I initial) {
+template <int kBits, int kCount, int kColumns>
+inline void dot(const I* quads, const int8_t* const* q, I* sums) {
   constexpr int kTerms = kRun<kBits> < kCount ? kRun<kBits> : kCount;
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; i += kTerms) {
-    I sums = pair_sums<kBits>(quads[i], set_quad(q + 4 * i));
+    I pairs[kColumns];
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c)
+      pairs[c] = pair_sums<kBits>(quads[i], set_quad(q[c] + 4 * i));
 #pragma GCC unroll 8
     for (int r = 1; r < kTerms; ++r) {
-      sums = _mm512_add_epi16(sums, pair_sums<kBits>(quads[i + r], set_quad(q + 4 * (i + r))));
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        const I x = set_quad(q[c] + 4 * (i + r));
+        pairs[c] = _mm512_add_epi16(pairs[c], pair_sums<kBits>(quads[i + r], x));
+      }
     }
-    initial = _mm512_add_epi32(initial, _mm512_madd_epi16(sums, _mm512_set1_epi16(1)));
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) {
+      sums[c] = _mm512_add_epi32(sums[c], _mm512_madd_epi16(pairs[c], _mm512_set1_epi16(1)));
+    }
   }
-  return initial;
 }
 
 #endif

@@ -18,6 +18,7 @@ constexpr int kWidth = 16;
 // Columns that one inner loop handles (1, 4 or 8), and slices of kWidth rows: for one column of a
 // block type, and for any number of columns of a plain type (twice as many for one column).
 constexpr int kMaxColumns = 1;
+constexpr int kDotColumns = 1;
 constexpr int kVectorSlices = 1;
 constexpr int kPlainSlices = 1;
 // Q8_0's weights have 128 added in memory; if true, dot() wants them so, and as an initial value
@@ -149,22 +150,22 @@ inline I set_shifted(int32_t x) {
   return r;
 }
 
-// Weights of at most kBits bits, unsigned; 8: signed (see kDotOfOffsetBytes).
-// Lane by lane: initial + the sum over n quads of their four products with q[4i..4i+3].
-template <int kBits, int kCount>
-inline I dot(const I* quads, const int8_t* q, I initial) {
+// For each column and lane: adds the sum over kCount quads of their four products with
+// q[4i..4i+3]. Weights of at most kBits bits, unsigned; 8: signed (see kDotOfOffsetBytes).
+template <int kBits, int kCount, int kColumns>
+inline void dot(const I* quads, const int8_t* const* q, I* sums) {
+  static_assert(kColumns == 1);
   for (int i = 0; i < kCount; ++i) {
     for (int lane = 0; lane < 16; ++lane) {
       int32_t sum = 0;
       for (int c = 0; c < 4; ++c) {
         const auto byte = static_cast<uint8_t>(quads[i].v[lane] >> (8 * c));
         const int32_t w = kBits == 8 ? static_cast<int8_t>(byte ^ 0x80) : byte;
-        sum += w * q[4 * i + c];
+        sum += w * q[0][4 * i + c];
       }
-      initial.v[lane] += static_cast<uint32_t>(sum);
+      sums[0].v[lane] += static_cast<uint32_t>(sum);
     }
   }
-  return initial;
 }
 
 }  // namespace
