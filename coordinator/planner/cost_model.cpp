@@ -1,0 +1,105 @@
+#include "coordinator/planner/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/check.h"
+
+namespace strata::coordinator {
+namespace {
+
+// Of a plain desktop machine; only the ratio between nodes matters, and these make them equal.
+constexpr double kPlainReadBytesPerS = 10e9;
+constexpr double kPlainInt8OpsPerS = 200e9;
+// gRPC on loopback, where nothing was measured.
+constexpr double kPlainHopUs = 150;
+
+constexpr uint64_t kBlockPositionsOfKv = 16;
+
+bool known(double value) { return std::isfinite(value) && value > 0; }
+
+void fill_unknown(std::vector<PlannerNode>& nodes, double PlannerNode::*field, double plain) {
+  double sum = 0;
+  double count = 0;
+  for (const PlannerNode& node : nodes) {
+    if (!known(node.*field)) continue;
+    sum += node.*field;
+    count += 1;
+  }
+  const double fallback = count > 0 ? sum / count : plain;
+  for (PlannerNode& node : nodes) {
+    if (!known(node.*field)) node.*field = fallback;
+  }
+}
+
+}  // namespace
+
+std::vector<PlannerNode> with_known_speeds(std::vector<PlannerNode> nodes) {
+  fill_unknown(nodes, &PlannerNode::read_bytes_per_s, kPlainReadBytesPerS);
+  fill_unknown(nodes, &PlannerNode::int8_ops_per_s, kPlainInt8OpsPerS);
+  fill_unknown(nodes, &PlannerNode::hop_us, kPlainHopUs);
+  return nodes;
+}
+
+LayerRange layers_of(const ModelProfile& model, UnitRange units) {
+  const uint32_t layers = model.layer_count();
+  return {.begin = static_cast<int32_t>(std::min(units.begin, layers)),
+          .end = static_cast<int32_t>(std::min(units.end, layers)),
+          .has_embedding = units.begin == 0,
+          .has_head = units.end == model.unit_count()};
+}
+
+CostModel::CostModel(const ModelProfile& model, const std::vector<uint32_t>& group_blocks)
+    : model_(model), weights_(1, 0), kv_(1, 0) {
+  STRATA_CHECK(group_blocks.size() == model.group_windows.size(), "one block count per KV group");
+  for (const LayerProfile& layer : model.layers) {
+    weights_.push_back(weights_.back() + layer.weights_bytes);
+    kv_.push_back(kv_.back() + layer.kv_block_bytes * group_blocks[layer.group]);
+  }
+}
+
+StageMemoryNeed CostModel::memory(UnitRange units) const {
+  const LayerRange range = layers_of(model_, units);
+  StageMemoryNeed need;
+  need.weights_bytes =
+      weights_[static_cast<size_t>(range.end)] - weights_[static_cast<size_t>(range.begin)];
+  need.kv_bytes = kv_[static_cast<size_t>(range.end)] - kv_[static_cast<size_t>(range.begin)];
+  if (range.has_embedding) need.weights_bytes += model_.input_bytes;
+  if (range.has_head) need.weights_bytes += model_.output_bytes;
+  // A tied head is the embedding itself: a stage with both holds it once.
+  if (range.has_embedding && range.has_head) need.weights_bytes -= model_.output_shared_bytes;
+  need.compute_bytes = model_.compute_bytes[range.has_embedding ? 1 : 0][range.has_head ? 1 : 0];
+  return need;
+}
+
+uint64_t CostModel::bytes_read(UnitRange units) const {
+  const LayerRange range = layers_of(model_, units);
+  const uint64_t layers =
+      weights_[static_cast<size_t>(range.end)] - weights_[static_cast<size_t>(range.begin)];
+  return layers + (range.has_head ? model_.output_bytes : 0);
+}
+
+double CostModel::step_us(const PlannerNode& node, UnitRange units) const {
+  const double bytes = static_cast<double>(bytes_read(units));
+  // A weight is about 5 bits in the quant types that matter, and costs a multiply and an add.
+  const double operations = bytes * 8.0 / 5.0 * 2.0;
+  const double seconds = std::max(bytes / node.read_bytes_per_s, operations / node.int8_ops_per_s);
+  const bool hands_on = units.end != model_.unit_count() || units.begin != 0;
+  return seconds * 1e6 + (hands_on ? node.hop_us : 0);
+}
+
+std::vector<uint32_t> blocks_for(const ModelProfile& model, uint32_t context, uint32_t sequences,
+                                 uint32_t step_tokens) {
+  std::vector<uint32_t> blocks;
+  for (const uint32_t window : model.group_windows) {
+    uint64_t one = (context + kBlockPositionsOfKv - 1) / kBlockPositionsOfKv;
+    if (window != 0) {
+      const uint64_t seen = static_cast<uint64_t>(window) - 1 + step_tokens;
+      one = std::min(one, (seen + kBlockPositionsOfKv - 1) / kBlockPositionsOfKv + 1);
+    }
+    blocks.push_back(static_cast<uint32_t>(std::min<uint64_t>(one * sequences, 1U << 30)));
+  }
+  return blocks;
+}
+
+}  // namespace strata::coordinator

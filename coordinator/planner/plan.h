@@ -1,0 +1,50 @@
+// Plan: which node holds which layers, with its memory and its predicted time.
+//
+// Threads: plain values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "coordinator/planner/cost_model.h"
+#include "coordinator/planner/model_profile.h"
+#include "runtime/base/status.h"
+
+namespace strata::coordinator {
+
+struct PlannedStage {
+  uint32_t node = 0;  // index into the planner's nodes
+  std::string node_name;
+  std::string device;
+  LayerRange range;
+  StageMemoryNeed need;
+  uint64_t have_bytes = 0;
+  double step_us = 0;
+};
+
+struct Plan {
+  std::string model;
+  uint32_t context = 0;                // the most tokens of one sequence
+  uint32_t sequences = 0;              // full contexts that the KV cache holds
+  std::vector<uint32_t> group_blocks;  // by KV group
+  std::vector<PlannedStage> stages;    // head first
+  std::vector<std::string> spares;     // nodes without a stage
+
+  // One sequence's tokens in a second, and those of as many sequences as there are stages.
+  double predicted_tokens_per_s() const;
+  double predicted_pipelined_tokens_per_s() const;
+  // "10,12,8".
+  std::string split_text() const;
+};
+
+// INTERNAL with the first rule that the plan breaks: stages cover all layers in order without gaps,
+// the first has the embedding, the last the head, no node twice, memory fits.
+Status check_plan(const Plan& plan, const ModelProfile& model);
+
+// For people: a table and a line of totals. Columns are aligned; no colours.
+std::string plan_table(const Plan& plan);
+// One JSON object as text.
+std::string plan_json(const Plan& plan);
+
+}  // namespace strata::coordinator

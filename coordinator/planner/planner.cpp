@@ -1,0 +1,277 @@
+#include "coordinator/planner/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "coordinator/planner/split_search.h"
+#include "runtime/base/check.h"
+#include "runtime/base/human.h"
+
+namespace strata::coordinator {
+namespace {
+
+struct Placement {
+  uint32_t node;
+  UnitRange units;
+};
+
+Plan build(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
+           const std::vector<Placement>& placements, const CostModel& cost) {
+  Plan plan;
+  plan.model = model.name;
+  std::vector<bool> used(nodes.size());
+  for (const Placement& placement : placements) {
+    const PlannerNode& node = nodes[placement.node];
+    used[placement.node] = true;
+    plan.stages.push_back({.node = placement.node,
+                           .node_name = node.name,
+                           .device = node.device,
+                           .range = layers_of(model, placement.units),
+                           .need = cost.memory(placement.units),
+                           .have_bytes = node.memory_bytes,
+                           .step_us = cost.step_us(node, placement.units)});
+  }
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!used[i]) plan.spares.push_back(nodes[i].name);
+  }
+  return plan;
+}
+
+std::string need_text(const StageMemoryNeed& need) {
+  return fmt::format("{} (weights {}, KV cache {}, activations {})", human_bytes(need.total()),
+                     human_bytes(need.weights_bytes), human_bytes(need.kv_bytes),
+                     human_bytes(need.compute_bytes));
+}
+
+// The split that a person asked for, as placements in order.
+Result<std::vector<Placement>> place_split(const ModelProfile& model,
+                                           const std::vector<PlannerNode>& nodes,
+                                           const std::vector<SplitEntry>& split) {
+  if (split.size() > nodes.size()) {
+    return invalid_argument(fmt::format("the split has {} stages, but there are {} workers",
+                                        split.size(), nodes.size()));
+  }
+  std::vector<bool> taken(nodes.size());
+  const auto index_of = [&](const std::string& name) {
+    return static_cast<size_t>(
+        std::find_if(nodes.begin(), nodes.end(),
+                     [&](const PlannerNode& node) { return node.name == name; }) -
+        nodes.begin());
+  };
+  for (const SplitEntry& entry : split) {
+    if (entry.node.empty()) continue;
+    const size_t index = index_of(entry.node);
+    if (index == nodes.size()) {
+      return invalid_argument(
+          fmt::format("the split names '{}', and no such worker has joined", entry.node));
+    }
+    if (taken[index]) {
+      return invalid_argument(fmt::format("the split names '{}' twice", entry.node));
+    }
+    taken[index] = true;
+  }
+  std::vector<Placement> placements;
+  uint32_t begin = 0;
+  size_t next_free = 0;
+  for (size_t i = 0; i < split.size(); ++i) {
+    size_t node = index_of(split[i].node);
+    if (split[i].node.empty()) {
+      while (taken[next_free]) ++next_free;
+      node = next_free;
+      taken[node] = true;
+    }
+    const bool last = i + 1 == split.size();
+    const uint32_t end = begin + split[i].layers + (last ? 1 : 0);
+    placements.push_back({static_cast<uint32_t>(node), {begin, end}});
+    begin = end;
+  }
+  if (begin != model.unit_count()) {
+    return invalid_argument(
+        fmt::format("the split has {} layers, the model {}", begin - 1, model.layer_count()));
+  }
+  return placements;
+}
+
+// The worst overrun of a fixed placement; ok if all fit.
+Status check_memory(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
+                    const std::vector<Placement>& placements, const CostModel& cost) {
+  const Placement* worst = nullptr;
+  uint64_t worst_short = 0;
+  for (const Placement& placement : placements) {
+    const uint64_t need = cost.memory(placement.units).total();
+    const uint64_t have = nodes[placement.node].memory_bytes;
+    if (need > have && need - have > worst_short) {
+      worst = &placement;
+      worst_short = need - have;
+    }
+  }
+  if (worst == nullptr) return ok_status();
+  return resource_exhausted(fmt::format(
+      "short by {} on {}: {} need {}, it has {}", human_bytes(worst_short), nodes[worst->node].name,
+      layer_range_text(layers_of(model, worst->units)), need_text(cost.memory(worst->units)),
+      human_bytes(nodes[worst->node].memory_bytes)));
+}
+
+std::vector<Placement> to_placements(const Split& split) {
+  std::vector<Placement> placements;
+  uint32_t begin = 0;
+  for (const SplitStage& stage : split) {
+    placements.push_back({stage.node, {begin, stage.end}});
+    begin = stage.end;
+  }
+  return placements;
+}
+
+// What is missing when no split fits: the whole against the sum, or the place where it breaks.
+Status explain_shortage(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
+                        const CostModel& cost) {
+  uint64_t have = 0;
+  uint64_t compute = 0;
+  const PlannerNode* largest = &nodes[0];
+  for (const PlannerNode& node : nodes) {
+    have += node.memory_bytes;
+    compute += model.compute_bytes[0][0];
+    if (node.memory_bytes > largest->memory_bytes) largest = &node;
+  }
+  StageMemoryNeed need = cost.memory({0, model.unit_count()});
+  need.compute_bytes = std::max(need.compute_bytes, compute);
+  if (need.total() > have) {
+    return resource_exhausted(fmt::format("short by {}: {} needs {}, the {} worker{} have {}",
+                                          human_bytes(need.total() - have), model.name,
+                                          need_text(need), nodes.size(),
+                                          nodes.size() == 1 ? "" : "s", human_bytes(have)));
+  }
+  // Enough in all, but some piece fits nowhere beside what must stand with it.
+  UnitRange largest_unit{0, 1};
+  for (uint32_t unit = 0; unit < model.unit_count(); ++unit) {
+    if (cost.memory({unit, unit + 1}).total() > cost.memory(largest_unit).total()) {
+      largest_unit = {unit, unit + 1};
+    }
+  }
+  const StageMemoryNeed piece = cost.memory(largest_unit);
+  if (piece.total() > largest->memory_bytes) {
+    return resource_exhausted(fmt::format(
+        "short by {} on {}, the worker with the most memory: {} alone needs {}, it has {}",
+        human_bytes(piece.total() - largest->memory_bytes), largest->name,
+        layer_range_text(layers_of(model, largest_unit)), need_text(piece),
+        human_bytes(largest->memory_bytes)));
+  }
+  return resource_exhausted(
+      fmt::format("{} needs {} and the {} workers have {}, but no cut between layers fits them all",
+                  model.name, need_text(need), nodes.size(), human_bytes(have)));
+}
+
+struct Search {
+  const ModelProfile& model;
+  const std::vector<PlannerNode>& nodes;
+  const PlanOptions& options;
+
+  Result<Plan> run(uint32_t context, uint32_t sequences) const {
+    const std::vector<uint32_t> blocks = blocks_for(model, context, sequences, options.step_tokens);
+    const CostModel cost(model, blocks);
+    std::vector<Placement> placements;
+    if (!options.split.empty()) {
+      placements = TRY(place_split(model, nodes, options.split));
+      TRY(check_memory(model, nodes, placements, cost));
+    } else {
+      const std::optional<Split> split = find_split(cost, nodes);
+      if (!split) return explain_shortage(model, nodes, cost);
+      placements = to_placements(*split);
+    }
+    Plan plan = build(model, nodes, placements, cost);
+    plan.context = context;
+    plan.sequences = sequences;
+    plan.group_blocks = blocks;
+    return plan;
+  }
+
+  // The largest context, in steps of 256, with which a plan exists; 0 if none.
+  uint32_t context_that_fits() const {
+    uint32_t low = 0;
+    uint32_t high = options.context / 256;
+    while (low < high) {
+      const uint32_t middle = low + (high - low + 1) / 2;
+      if (run(middle * 256, 1).ok()) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low * 256;
+  }
+};
+
+}  // namespace
+
+Result<std::vector<SplitEntry>> parse_split(std::string_view text, uint32_t layer_count) {
+  std::vector<SplitEntry> entries;
+  uint64_t sum = 0;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string_view part = text.substr(begin, end - begin);
+    begin = end + 1;
+    SplitEntry entry;
+    const std::string_view whole = part;
+    if (const size_t colon = part.rfind(':'); colon != std::string_view::npos) {
+      entry.node = part.substr(0, colon);
+      part = part.substr(colon + 1);
+      if (entry.node.empty()) {
+        return invalid_argument(fmt::format("--split: '{}' names no worker before ':'", whole));
+      }
+    }
+    const auto [stop, error] =
+        std::from_chars(part.data(), part.data() + part.size(), entry.layers);
+    if (error != std::errc() || stop != part.data() + part.size()) {
+      return invalid_argument(fmt::format("--split: '{}' is not a number of layers", whole),
+                              "write layers per stage, such as 10,12,8 or worker-1:10,worker-2:20");
+    }
+    if (entry.layers == 0 && (begin <= text.size() || entries.empty())) {
+      return invalid_argument(
+          "--split: only the last of several stages may have 0 layers (it holds the output head)");
+    }
+    sum += entry.layers;
+    entries.push_back(std::move(entry));
+  }
+  if (sum != layer_count) {
+    return invalid_argument(
+        fmt::format("--split {}: {} layers in all, the model has {}", text, sum, layer_count));
+  }
+  return entries;
+}
+
+Result<Plan> make_plan(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
+                       const PlanOptions& options) {
+  if (nodes.empty()) return invalid_argument("no workers to plan for", "start some workers");
+  if (options.context == 0) return invalid_argument("a context of 0 tokens");
+  if (model.layers.empty()) return invalid_argument(model.name + " has no layers");
+  const std::vector<PlannerNode> known = with_known_speeds(nodes);
+  const Search search{model, known, options};
+  Result<Plan> plan = search.run(options.context, 1);
+  if (!plan.ok()) {
+    if (plan.status().code() != StatusCode::resource_exhausted) return plan;
+    const uint32_t context = search.context_that_fits();
+    return plan.status().with_hint(
+        context > 0 ? fmt::format("a context of {} tokens would fit: --ctx {}", context, context)
+                    : std::string("add a worker, give the workers more --memory, or take a smaller "
+                                  "quantisation of the model"));
+  }
+  // With one context sure, as many more as the memory allows.
+  for (uint32_t sequences = std::max(options.sequences_wanted, 1U); sequences > 1; --sequences) {
+    Result<Plan> larger = search.run(options.context, sequences);
+    if (larger.ok()) {
+      plan = std::move(larger);
+      break;
+    }
+  }
+  TRY(check_plan(*plan, model));
+  return plan;
+}
+
+}  // namespace strata::coordinator

@@ -1,0 +1,287 @@
+// The planner against brute force on small cases, exact memory, and odd clusters.
+#include "coordinator/planner/planner.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+#include "coordinator/planner/split_search.h"
+#include "tests/coordinator/fake_pipeline.h"
+
+namespace strata::coordinator {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// Equal layers of 2 MiB, a head as heavy as five of them.
+ModelProfile model_of(uint32_t layers) {
+  ModelProfile model;
+  model.name = "test.gguf";
+  for (uint32_t i = 0; i < layers; ++i) {
+    model.layers.push_back({.weights_bytes = 2 * kMiB, .kv_block_bytes = 1024, .group = 0});
+  }
+  model.input_bytes = 10 * kMiB;
+  model.output_bytes = 10 * kMiB;
+  model.compute_bytes = {{{kMiB, kMiB}, {kMiB, kMiB}}};
+  model.group_windows = {0};
+  model.n_embd = 64;
+  model.n_vocab = 1000;
+  return model;
+}
+
+PlannerNode node_of(const std::string& name, uint64_t memory_mib, double gb_per_s) {
+  return {.name = name,
+          .device = "CPU",
+          .memory_bytes = memory_mib * kMiB,
+          .read_bytes_per_s = gb_per_s * 1e9,
+          .int8_ops_per_s = gb_per_s * 1e12,
+          .hop_us = 50};
+}
+
+std::vector<PlannerNode> equal_nodes(uint32_t count, uint64_t memory_mib = 1000) {
+  std::vector<PlannerNode> nodes;
+  for (uint32_t i = 0; i < count; ++i) {
+    nodes.push_back(node_of(fmt::format("worker-{}", i + 1), memory_mib, 10));
+  }
+  return nodes;
+}
+
+void expect_valid(const Plan& plan, const ModelProfile& model) {
+  const Status status = check_plan(plan, model);
+  EXPECT_TRUE(status.ok()) << status.to_string() << "\n" << plan_table(plan);
+}
+
+// The least bottleneck over all ordered choices of nodes and all cuts.
+double brute_force(const CostModel& cost, const std::vector<PlannerNode>& nodes, uint32_t begin,
+                   uint32_t used) {
+  const uint32_t units = cost.model().unit_count();
+  if (begin == units) return 0;
+  double best = std::numeric_limits<double>::infinity();
+  for (uint32_t n = 0; n < nodes.size(); ++n) {
+    if ((used >> n & 1U) != 0) continue;
+    for (uint32_t end = begin + 1; end <= units; ++end) {
+      if (cost.memory({begin, end}).total() > nodes[n].memory_bytes) continue;
+      const double rest = brute_force(cost, nodes, end, used | 1U << n);
+      best = std::min(best, std::max(rest, cost.step_us(nodes[n], {begin, end})));
+    }
+  }
+  return best;
+}
+
+TEST(Planner, FindsTheLeastBottleneckOfAllOrdersAndCuts) {
+  int feasible = 0;
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    ModelProfile model = model_of(2 + random() % 6);
+    for (LayerProfile& layer : model.layers) layer.weights_bytes = (1 + random() % 6) * kMiB;
+    model.output_bytes = (1 + random() % 12) * kMiB;
+    std::vector<PlannerNode> nodes;
+    for (uint32_t i = 0; i < 1 + random() % 4; ++i) {
+      nodes.push_back(node_of(fmt::format("w{}", i), 8 + random() % 30, 1 + random() % 9));
+    }
+    const CostModel cost(model, {64});
+    const double expected = brute_force(cost, nodes, 0, 0);
+    const std::optional<Split> split = find_split(cost, nodes);
+    ASSERT_EQ(split.has_value(), std::isfinite(expected));
+    if (!split) continue;
+    ++feasible;
+    EXPECT_LE(bottleneck_us(cost, nodes, *split), expected * 1.05 * 1.002);
+  }
+  EXPECT_GT(feasible, 50);
+}
+
+TEST(Planner, EqualWorkersGetEqualSharesByBytes) {
+  const ModelProfile model = model_of(30);
+  const auto plan = make_plan(model, equal_nodes(2), {});
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  expect_valid(*plan, model);
+  // 35 layers' worth of reading: 17 or 18 for the head stage.
+  EXPECT_NEAR(plan->stages[0].range.count(), 17.5, 0.5);
+  EXPECT_EQ(plan->sequences, 4U);
+}
+
+TEST(Planner, AnyNumberOfWorkersUsesAllOfThem) {
+  const ModelProfile model = model_of(30);
+  for (uint32_t count = 1; count <= 31; ++count) {
+    const auto plan = make_plan(model, equal_nodes(count), {});
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    expect_valid(*plan, model);
+    EXPECT_EQ(plan->stages.size(), count);
+    EXPECT_TRUE(plan->spares.empty());
+  }
+}
+
+TEST(Planner, MoreWorkersThanUnitsLeavesNamedSpares) {
+  const ModelProfile model = model_of(30);
+  const auto plan = make_plan(model, equal_nodes(32), {});
+  ASSERT_TRUE(plan.ok());
+  expect_valid(*plan, model);
+  EXPECT_EQ(plan->stages.size() + plan->spares.size(), 32U);
+  EXPECT_GE(plan->spares.size(), 1U);
+  EXPECT_THAT(plan_table(*plan), HasSubstr("spare"));
+}
+
+TEST(Planner, SixteenUnlikeWorkersArePlannedQuickly) {
+  const ModelProfile model = model_of(30);
+  std::vector<PlannerNode> nodes;
+  for (uint32_t i = 0; i < 16; ++i) {
+    nodes.push_back(node_of(fmt::format("w{}", i), 200 + i, 5.0 + i));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const CostModel cost(model, {64});
+  const std::optional<Split> split = find_split(cost, nodes);
+  ASSERT_TRUE(split.has_value());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Planner, FasterWorkersGetMore) {
+  const ModelProfile model = model_of(30);
+  const std::vector<PlannerNode> nodes = {node_of("slow", 1000, 10), node_of("fast", 1000, 30)};
+  const auto plan = make_plan(model, nodes, {});
+  ASSERT_TRUE(plan.ok());
+  expect_valid(*plan, model);
+  for (const PlannedStage& stage : plan->stages) {
+    const CostModel cost(model, plan->group_blocks);
+    const double units = stage.range.count() + (stage.range.has_head ? 5 : 0);
+    EXPECT_NEAR(units, stage.node_name == "fast" ? 26.25 : 8.75, 1.01);
+  }
+}
+
+TEST(Planner, HeavyHeadGetsAStageOfItsOwn) {
+  ModelProfile model = model_of(4);
+  model.output_bytes = 40 * kMiB;
+  const auto plan = make_plan(model, equal_nodes(2), {});
+  ASSERT_TRUE(plan.ok());
+  expect_valid(*plan, model);
+  EXPECT_EQ(plan->split_text(), "4,0");
+  EXPECT_THAT(plan_table(*plan), HasSubstr("  head  "));
+}
+
+TEST(Planner, MemoryIsExactToTheByte) {
+  const ModelProfile model = model_of(8);
+  PlanOptions options{.context = 160, .sequences_wanted = 1, .step_tokens = 16, .split = {}};
+  const CostModel cost(model, blocks_for(model, 160, 1, 16));
+  const uint64_t need = cost.memory({0, 9}).total();
+  std::vector<PlannerNode> nodes = equal_nodes(1);
+  nodes[0].memory_bytes = need;
+  EXPECT_TRUE(make_plan(model, nodes, options).ok());
+  nodes[0].memory_bytes = need - 1;
+  const auto refused = make_plan(model, nodes, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(refused.status().message(), HasSubstr("short by 1 B"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("KV cache"));
+}
+
+TEST(Planner, SaysWhatWouldFit) {
+  const ModelProfile model = model_of(8);
+  // 8 layers * 1 KiB a block: 4,096 tokens take 2 MiB, 1,024 half of one.
+  std::vector<PlannerNode> nodes = equal_nodes(1);
+  nodes[0].memory_bytes = 37 * kMiB + 700 * 1024;
+  const auto refused = make_plan(model, nodes, {.context = 4096});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().hint(), HasSubstr("a context of 1280 tokens would fit"));
+  EXPECT_TRUE(make_plan(model, nodes, {.context = 1280}).ok());
+}
+
+TEST(Planner, PieceThatFitsNowhereIsNamed) {
+  ModelProfile model = model_of(8);
+  model.output_bytes = 60 * kMiB;
+  const auto refused = make_plan(model, equal_nodes(4, 50), {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("head alone needs"));
+}
+
+TEST(Planner, UnknownSpeedsCountAsEqual) {
+  const ModelProfile model = model_of(30);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<PlannerNode> nodes = equal_nodes(3);
+  for (const double speed : {0.0, -5.0, nan, std::numeric_limits<double>::infinity()}) {
+    for (PlannerNode& node : nodes) {
+      node.read_bytes_per_s = speed;
+      node.int8_ops_per_s = speed;
+      node.hop_us = speed;
+    }
+    const auto plan = make_plan(model, nodes, {});
+    ASSERT_TRUE(plan.ok());
+    expect_valid(*plan, model);
+    EXPECT_EQ(plan->stages.size(), 3U);
+    EXPECT_GT(plan->predicted_tokens_per_s(), 0);
+  }
+}
+
+TEST(Planner, NodesWithoutMemoryAreSparesOrAnError) {
+  const ModelProfile model = model_of(30);
+  std::vector<PlannerNode> nodes = equal_nodes(3);
+  nodes[1].memory_bytes = 0;
+  const auto plan = make_plan(model, nodes, {});
+  ASSERT_TRUE(plan.ok());
+  expect_valid(*plan, model);
+  EXPECT_THAT(plan->spares, ::testing::ElementsAre("worker-2"));
+  for (PlannerNode& node : nodes) node.memory_bytes = 0;
+  EXPECT_EQ(make_plan(model, nodes, {}).status().code(), StatusCode::resource_exhausted);
+  EXPECT_EQ(make_plan(model, {}, {}).status().code(), StatusCode::invalid_argument);
+}
+
+TEST(Planner, WindowsTakeFewerBlocks) {
+  ModelProfile model = model_of(4);
+  model.group_windows = {0, 512};
+  EXPECT_THAT(blocks_for(model, 4096, 2, 512), ::testing::ElementsAre(512, 130));
+  EXPECT_THAT(blocks_for(model, 100, 2, 512), ::testing::ElementsAre(14, 14));
+}
+
+TEST(Planner, SplitIsObeyedToTheLetter) {
+  const ModelProfile model = model_of(30);
+  const auto plan_of = [&](const char* text, uint32_t workers) {
+    PlanOptions options;
+    options.split = parse_split(text, 30).value();
+    return make_plan(model, equal_nodes(workers), options);
+  };
+  const auto plan = plan_of("10,12,8", 3);
+  ASSERT_TRUE(plan.ok());
+  expect_valid(*plan, model);
+  EXPECT_EQ(plan->split_text(), "10,12,8");
+  const auto named = plan_of("worker-3:29,1,0", 4);
+  ASSERT_TRUE(named.ok()) << named.status().to_string();
+  expect_valid(*named, model);
+  EXPECT_EQ(named->stages[0].node_name, "worker-3");
+  EXPECT_EQ(named->stages[1].node_name, "worker-1");
+  EXPECT_THAT(named->spares, ::testing::ElementsAre("worker-4"));
+  EXPECT_THAT(plan_of("10,12,8", 2).status().message(), HasSubstr("3 stages, but there are 2"));
+  EXPECT_THAT(plan_of("worker-9:30", 2).status().message(), HasSubstr("worker-9"));
+  EXPECT_THAT(plan_of("worker-1:10,worker-1:20", 2).status().message(), HasSubstr("twice"));
+  PlanOptions options;
+  options.split = parse_split("28,2", 30).value();
+  const auto refused = make_plan(model, equal_nodes(2, 40), options);
+  EXPECT_THAT(refused.status().message(), HasSubstr("short by"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("on worker-1: layers 0-27"));
+}
+
+TEST(Planner, BadSplitsAreRefused) {
+  for (const char* text : {"", ",", "10,", "10,x,20", "-1,31", "0,30", "30,0,0", "10,12,9",
+                           "1e1,20", ":30", "nan,30", "99999999999,1", "10 ,20", "0"}) {
+    EXPECT_EQ(parse_split(text, 30).status().code(), StatusCode::invalid_argument) << text;
+  }
+  EXPECT_TRUE(parse_split("30,0", 30).ok());
+}
+
+TEST(Planner, TableAndJsonSayTheSame) {
+  const ModelProfile model = model_of(30);
+  const auto plan = make_plan(model, equal_nodes(2), {});
+  ASSERT_TRUE(plan.ok());
+  const std::string table = plan_table(*plan);
+  EXPECT_THAT(table, HasSubstr("worker-1"));
+  EXPECT_THAT(table, HasSubstr("+ head"));
+  EXPECT_THAT(table, HasSubstr("tokens/s"));
+  const std::string json = plan_json(*plan);
+  EXPECT_THAT(json, HasSubstr("\"split\":\"" + plan->split_text() + "\""));
+}
+
+}  // namespace
+}  // namespace strata::coordinator
