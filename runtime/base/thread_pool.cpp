@@ -1,0 +1,186 @@
+#include "runtime/base/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+
+#include "runtime/base/check.h"
+
+namespace strata {
+namespace {
+
+// A helper is handed work again within microseconds while a model runs; parking and waking costs
+// some 5 to 50 us each.
+constexpr int64_t kHelperSpinNs = 40'000;
+// A piece is meant to take less than this; a caller that waits longer lends its core.
+constexpr int64_t kCallerSpinNs = 60'000;
+// Longer waits mean that a helper has lost its core: schedulers' time slices are milliseconds.
+constexpr int64_t kStallNs = 700'000;
+constexpr int64_t kAloneFactor = 10;
+constexpr int kRelaxesPerClock = 32;
+
+constexpr int kCountShift = 20;
+constexpr int kJobShift = 40;
+constexpr uint64_t kPieceMask = (uint64_t{1} << kCountShift) - 1;
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Tells the core that this is a waiting loop.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  STRATA_CHECK(threads >= 1, "a pool counts its caller");
+  helpers_.reserve(static_cast<size_t>(threads - 1));
+  for (int i = 1; i < threads; ++i) {
+    try {
+      helpers_.emplace_back([this, i] { helper_main(i); });
+    } catch (const std::system_error&) {
+      break;  // the system's limit on threads: go on with those there are
+    }
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  published_.fetch_add(1);
+  published_.notify_all();
+  for (std::thread& helper : helpers_) helper.join();
+}
+
+void ThreadPool::run_job(int64_t count, JobFunction function, const void* context) {
+  STRATA_CHECK(count >= 0 && count <= kMaxPieces, "too many pieces for one job");
+  bool alone = count <= 1 || helpers_.empty();
+  if (!alone && alone_until_ns_ != 0) {
+    if (now_ns() < alone_until_ns_) {
+      alone = true;
+    } else {
+      alone_until_ns_ = 0;
+    }
+  }
+  if (alone) {
+    for (int64_t piece = 0; piece < count; ++piece) function(context, piece, 0);
+    return;
+  }
+
+  function_ = function;
+  context_ = context;
+  done_by_helpers_.store(0, std::memory_order_relaxed);
+  ++job_number_;
+  job_.store((job_number_ << kJobShift) | (static_cast<uint64_t>(count) << kCountShift),
+             std::memory_order_release);
+  // Sequentially consistent against a helper that counts itself as parked and then looks at
+  // published_: either it sees this number, or it is seen here.
+  published_.fetch_add(1, std::memory_order_seq_cst);
+  if (parked_.load(std::memory_order_seq_cst) > 0) published_.notify_all();
+
+  const int64_t mine = work_on_job(0);
+  if (mine < count) wait_for_others(count - mine);
+}
+
+int64_t ThreadPool::work_on_job(int thread) {
+  int64_t pieces = 0;
+  uint64_t job = job_.load(std::memory_order_acquire);
+  for (;;) {
+    const uint64_t next = job & kPieceMask;
+    const uint64_t count = (job >> kCountShift) & kPieceMask;
+    if (next >= count) return pieces;
+    if (!job_.compare_exchange_weak(job, job + 1, std::memory_order_acq_rel,
+                                    std::memory_order_acquire)) {
+      continue;
+    }
+    // From the claim to the report the caller waits, so the job's function is there.
+    function_(context_, static_cast<int64_t>(next), thread);
+    ++pieces;
+    if (thread != 0) done_by_helpers_.fetch_add(1, std::memory_order_release);
+    job = job_.load(std::memory_order_acquire);
+  }
+}
+
+void ThreadPool::wait_for_others(int64_t pieces) {
+  const auto done = [&] { return done_by_helpers_.load(std::memory_order_acquire) == pieces; };
+  for (int i = 0; i < 2 * kRelaxesPerClock; ++i) {
+    if (done()) return;
+    relax();
+  }
+  const int64_t start_ns = now_ns();
+  int64_t waited_ns = 0;
+  while (!done()) {
+    if (waited_ns < kCallerSpinNs) {
+      for (int i = 0; i < kRelaxesPerClock && !done(); ++i) relax();
+    } else {
+      std::this_thread::yield();
+    }
+    waited_ns = now_ns() - start_ns;
+  }
+  if (waited_ns > kStallNs) alone_until_ns_ = start_ns + waited_ns * (1 + kAloneFactor);
+}
+
+void ThreadPool::helper_main(int thread) {
+  uint32_t seen = 0;
+  while (wait_for_job(seen)) work_on_job(thread);
+}
+
+bool ThreadPool::wait_for_job(uint32_t& seen) {
+  const int64_t start_ns = now_ns();
+  do {
+    for (int i = 0; i < kRelaxesPerClock; ++i) {
+      const uint32_t published = published_.load(std::memory_order_acquire);
+      if (published != seen) {
+        seen = published;
+        return !stop_.load(std::memory_order_relaxed);
+      }
+      relax();
+    }
+  } while (now_ns() - start_ns < kHelperSpinNs);
+
+  parked_.fetch_add(1, std::memory_order_seq_cst);
+  published_.wait(seen, std::memory_order_seq_cst);
+  parked_.fetch_sub(1, std::memory_order_relaxed);
+  seen = published_.load(std::memory_order_acquire);
+  return !stop_.load(std::memory_order_relaxed);
+}
+
+namespace {
+
+// The quota of cgroup version 2 in cores, or 0 without one. Read once per pool, from the group that
+// a container sees as its root.
+double cgroup_core_quota() {
+  std::FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re");
+  if (file == nullptr) return 0;
+  double quota = 0;
+  double period = 0;
+  const int fields = std::fscanf(file, "%lf %lf", &quota, &period);
+  std::fclose(file);
+  return fields == 2 && period > 0 ? quota / period : 0;
+}
+
+}  // namespace
+
+int usable_core_count() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  int cores = 0;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
+  if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
+  const double quota = cgroup_core_quota();
+  if (quota > 0) cores = std::min(cores, static_cast<int>(quota + 0.5));
+  return std::max(cores, 1);
+}
+
+}  // namespace strata
