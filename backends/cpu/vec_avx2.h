@@ -17,7 +17,8 @@ namespace strata::cpu::avx2 {
 
 inline constexpr int kLanes = 16;
 // 16 registers of 8 lanes: 6 accumulators of 16 lanes take 12 and leave 4 for operands.
-inline constexpr int kRegisterTile = 6;
+inline constexpr int kTileRows = 3;
+inline constexpr int kTileVectors = 2;
 
 struct F32x16 {
   __m256 lo, hi;
@@ -118,6 +119,9 @@ inline F32x16 copy_sign(F32x16 a, F32x16 b) {
   return {_mm256_or_ps(_mm256_andnot_ps(sign, a.lo), _mm256_and_ps(sign, b.lo)),
           _mm256_or_ps(_mm256_andnot_ps(sign, a.hi), _mm256_and_ps(sign, b.hi))};
 }
+inline F32x16 swap_pairs(F32x16 a) {
+  return {_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)};
+}
 
 // --- comparison -------------------------------------------------------------------------------
 
@@ -193,6 +197,8 @@ inline F32x16 load_bf16(const uint16_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
 }
+
+inline float first_lane(F32x16 x) { return _mm256_cvtss_f32(x.lo); }
 
 // --- reductions -------------------------------------------------------------------------------
 

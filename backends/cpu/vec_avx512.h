@@ -17,7 +17,8 @@ namespace strata::cpu::avx512 {
 
 inline constexpr int kLanes = 16;
 // 32 registers: 24 accumulators leave 8 for operands.
-inline constexpr int kRegisterTile = 24;
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors = 4;
 
 struct F32x16 {
   __m512 v;
@@ -74,6 +75,7 @@ inline F32x16 copy_sign(F32x16 a, F32x16 b) {
   const __m512 sign = _mm512_set1_ps(-0.0f);
   return {_mm512_or_ps(_mm512_andnot_ps(sign, a.v), _mm512_and_ps(sign, b.v))};
 }
+inline F32x16 swap_pairs(F32x16 a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
 
 // --- comparison -------------------------------------------------------------------------------
 
@@ -123,6 +125,8 @@ inline F32x16 load_bf16(const uint16_t* p) {
       _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
 }
+
+inline float first_lane(F32x16 x) { return _mm512_cvtss_f32(x.v); }
 
 // --- reductions -------------------------------------------------------------------------------
 

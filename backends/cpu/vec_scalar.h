@@ -22,8 +22,9 @@
 namespace strata::cpu::scalar {
 
 inline constexpr int kLanes = 16;
-// Accumulators of F32x16 that stay in registers, for kernels that block over rows.
-inline constexpr int kRegisterTile = 4;
+// The shape of a register tile of accumulators: rows x vectors of 16 lanes.
+inline constexpr int kTileRows = 2;
+inline constexpr int kTileVectors = 1;
 
 struct F32x16 {
   float v[16];
@@ -144,6 +145,12 @@ inline F32x16 abs(F32x16 a) {
 inline F32x16 copy_sign(F32x16 a, F32x16 b) {
   for (int i = 0; i < 16; ++i) a.v[i] = __builtin_copysignf(a.v[i], b.v[i]);
   return a;
+}
+// Lanes 0 and 1 exchanged, 2 and 3, and so on.
+inline F32x16 swap_pairs(F32x16 a) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = a.v[i ^ 1];
+  return r;
 }
 
 // --- comparison -------------------------------------------------------------------------------
@@ -273,6 +280,8 @@ inline F32x16 load_bf16(const uint16_t* p) {
   }
   return r;
 }
+
+inline float first_lane(F32x16 x) { return x.v[0]; }
 
 // --- reductions -------------------------------------------------------------------------------
 

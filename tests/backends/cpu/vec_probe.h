@@ -23,8 +23,8 @@ struct VecProbe {
   void (*select_range)(const float* a, const float* b, int begin, int end, float* y);
 };
 
-inline constexpr const char* kUnaryNames[] = {"sqrt", "neg",       "abs",  "exp",  "sigmoid",
-                                              "silu", "gelu_tanh", "tanh", "relu", "round"};
+inline constexpr const char* kUnaryNames[] = {
+    "sqrt", "neg", "abs", "exp", "sigmoid", "silu", "gelu_tanh", "tanh", "relu", "round", "swap"};
 inline constexpr const char* kTernaryNames[] = {"add",  "sub", "mul", "div",       "fma",
                                                 "fnma", "min", "max", "copy_sign", "less"};
 

@@ -27,8 +27,10 @@ inline void probe_unary(int operation, const float* x, float* y) {
       return store(y, tanh(v));
     case 8:
       return store(y, relu(v));
-    default:
+    case 9:
       return store(y, to_f32(to_i32(v)));
+    default:
+      return store(y, swap_pairs(v));
   }
 }
 

@@ -1,0 +1,113 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/memory/host_buffer.h"
+
+namespace strata::cpu {
+namespace {
+
+// A scheduler keeps a handful of graphs (prompt-sized, token-sized, a few batch sizes) times the
+// splits of each.
+constexpr size_t kMaxPlans = 256;
+
+const KernelTable& kernels_of(Isa isa) {
+  switch (isa.level) {
+    case IsaLevel::avx512:
+      return kernels_avx512();
+    case IsaLevel::avx2:
+      return kernels_avx2();
+    case IsaLevel::scalar:
+      break;
+  }
+  return kernels_scalar();
+}
+
+const MatmulKernels& matmul_kernels_of(Isa isa) {
+  switch (isa.level) {
+    case IsaLevel::avx512:
+      return isa.vnni ? matmul_kernels_avx512_vnni() : matmul_kernels_avx512();
+    case IsaLevel::avx2:
+      return isa.vnni ? matmul_kernels_avx2_vnni() : matmul_kernels_avx2();
+    case IsaLevel::scalar:
+      break;
+  }
+  return matmul_kernels_scalar();
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(const Device& device, Isa isa, int threads)
+    : device_(device), kernels_(kernels_of(isa)), matmul_(matmul_kernels_of(isa)), pool_(threads) {}
+
+CpuBackend::~CpuBackend() = default;
+
+Status CpuBackend::compute(const GraphView& graph) {
+  const Plan* plan = TRY(plan_of(graph));
+  TRY(make_room(*plan));
+  RunContext context{pool_, kernels_, matmul_};
+  context.workspace = memory_->base();
+  context.thread_scratch = memory_->base() + workspace_bytes_;
+  context.thread_scratch_bytes = thread_scratch_bytes_;
+  return plan->run(context);
+}
+
+Result<const Plan*> CpuBackend::plan_of(const GraphView& graph) {
+  ++run_number_;
+  if (graph.uid == 0) {
+    unkept_ = TRY(Plan::compile(graph, pool_.thread_count()));
+    return unkept_.get();
+  }
+  for (CachedPlan& cached : plans_) {
+    if (cached.uid != graph.uid) continue;
+    cached.used_at = run_number_;
+    return cached.plan.get();
+  }
+  auto plan = TRY(Plan::compile(graph, pool_.thread_count()));
+  if (plans_.size() >= kMaxPlans) {
+    plans_.erase(std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) {
+      return a.used_at < b.used_at;
+    }));
+  }
+  plans_.push_back({graph.uid, run_number_, std::move(plan)});
+  return plans_.back().plan.get();
+}
+
+// The workspace grows to the largest plan's and is shared by all: nothing in it outlives a run.
+Status CpuBackend::make_room(const Plan& plan) {
+  if (memory_ != nullptr && plan.workspace_bytes() <= workspace_bytes_ &&
+      plan.thread_scratch_bytes() <= thread_scratch_bytes_) {
+    return ok_status();
+  }
+  workspace_bytes_ = std::max(workspace_bytes_, plan.workspace_bytes());
+  thread_scratch_bytes_ = std::max(thread_scratch_bytes_, plan.thread_scratch_bytes());
+  memory_.reset();
+  const uint64_t total =
+      workspace_bytes_ + thread_scratch_bytes_ * static_cast<uint64_t>(pool_.thread_count());
+  auto memory = host_buffer_type().allocate(std::max<uint64_t>(total, 64));
+  if (!memory.ok()) {
+    workspace_bytes_ = thread_scratch_bytes_ = 0;
+    return memory.status().with_context("workspace of the CPU backend");
+  }
+  memory_ = std::move(memory).value();
+  return ok_status();
+}
+
+Status CpuBackend::write_async(const Tensor& tensor, uint64_t offset,
+                               std::span<const std::byte> bytes) {
+  return tensor.buffer->write(tensor, offset, bytes);
+}
+
+Status CpuBackend::read_async(const Tensor& tensor, uint64_t offset, std::span<std::byte> bytes) {
+  return tensor.buffer->read(tensor, offset, bytes);
+}
+
+Result<bool> CpuBackend::copy_async(Backend& from, const Tensor& source, const Tensor& target) {
+  if (source.buffer == nullptr || !source.buffer->type().is_host()) return false;
+  TRY(from.synchronize());
+  TRY(copy_tensor(source, target));
+  return true;
+}
+
+}  // namespace strata::cpu

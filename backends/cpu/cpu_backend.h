@@ -1,0 +1,58 @@
+// CpuBackend: runs graphs on the cores of this machine.
+//
+// compute() compiles a graph to a plan the first time it sees its uid, and keeps the plan; after
+// that a run allocates nothing. Everything is done when a call returns.
+// Threads: one at a time; it is thread 0 of the pool that the backend owns.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backends/cpu/isa.h"
+#include "backends/cpu/plan.h"
+#include "runtime/device/device.h"
+
+namespace strata::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  // Requires: threads >= 1, the processor has the vector path, `device` outlives the backend.
+  CpuBackend(const Device& device, Isa isa, int threads);
+  ~CpuBackend() override;
+
+  const Device& device() const override { return device_; }
+
+  // Errors: UNIMPLEMENTED for a node that the device does not support, RESOURCE_EXHAUSTED when the
+  // workspace cannot be had, INVALID_ARGUMENT for ids, cells or positions out of range.
+  Status compute(const GraphView& graph) override;
+  Status synchronize() override { return ok_status(); }
+  Status write_async(const Tensor& tensor, uint64_t offset,
+                     std::span<const std::byte> bytes) override;
+  Status read_async(const Tensor& tensor, uint64_t offset, std::span<std::byte> bytes) override;
+  Result<bool> copy_async(Backend& from, const Tensor& source, const Tensor& target) override;
+
+  int thread_count() const { return pool_.thread_count(); }
+
+ private:
+  struct CachedPlan {
+    uint64_t uid = 0;
+    uint64_t used_at = 0;  // the run that used it last
+    std::unique_ptr<Plan> plan;
+  };
+
+  Result<const Plan*> plan_of(const GraphView& graph);
+  Status make_room(const Plan& plan);
+
+  const Device& device_;
+  const KernelTable& kernels_;
+  const MatmulKernels& matmul_;
+  ThreadPool pool_;
+  std::vector<CachedPlan> plans_;
+  std::unique_ptr<Plan> unkept_;  // of a graph without a uid, during its run
+  uint64_t run_number_ = 0;
+  std::unique_ptr<Buffer> memory_;  // workspace, then the threads' scratch
+  uint64_t workspace_bytes_ = 0;
+  uint64_t thread_scratch_bytes_ = 0;
+};
+
+}  // namespace strata::cpu

@@ -1,0 +1,440 @@
+// Attention of query rows over the block cache, with running maximum and sum.
+//
+// What is fixed (the numerics contract), for each row alone, whatever shares its task:
+//   - positions are walked in tiles of 64 counted from position 0; of a tile the row takes part in
+//     exactly [begin, end), cut by its own position and window;
+//   - a score is one fma chain over the head's dimensions, then scale, then soft cap;
+//   - a tile has one maximum; the sum of exponentials is 16 partial sums by position modulo 16; an
+//     output dimension is one fma chain over the row's positions in order, rescaled tile by tile;
+//   - every 512 positions the result is closed (its partial sums folded by the tree) and merged
+//   into
+//     that of the segments before.
+// What is free: which rows share a task, in what shape of register tile scores and outputs are
+// computed, and whether segments run one after the other or on different threads.
+//
+// Source: FlashAttention-2 (arXiv 2307.08691) for the running rescale; Flash-Decoding
+// (https://pytorch.org/blog/flash-decoding) for the split over positions.
+#pragma once
+
+namespace strata::cpu::STRATA_CPU_ISA {
+
+inline constexpr int kTileBlocks = kAttentionTile / kBlockPositions;
+inline constexpr float kNothing = -1.0f;  // the sum of a row that saw nothing
+
+inline int round_up_16(int n) { return (n + 15) / 16 * 16; }
+
+// --- register tiles ---------------------------------------------------------------------------
+
+// scores[r][16 b + lane] = chain over i of q[r][i] * k[b][i][lane].
+template <int kRows, int kBlocks>
+inline void score_tile(const float* const* q, const float* const* k, int d, float* const* scores) {
+  F32x16 sums[kRows][kBlocks];
+  for (int r = 0; r < kRows; ++r) {
+    for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero_f32();
+  }
+  for (int i = 0; i < d; ++i) {
+    F32x16 keys[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) keys[b] = load(k[b] + i * kBlockPositions);
+    for (int r = 0; r < kRows; ++r) {
+      const F32x16 query = broadcast(q[r][i]);
+      for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(query, keys[b], sums[r][b]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int b = 0; b < kBlocks; ++b) store(scores[r] + b * kBlockPositions, sums[r][b]);
+  }
+}
+
+// The same for any number of rows and blocks up to the template's.
+template <int kRows, int kBlocks>
+inline void score_tile_of(int rows, int blocks, const float* const* q, const float* const* k, int d,
+                          float* const* scores) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return score_tile_of<kRows - 1, kBlocks>(rows, blocks, q, k, d, scores);
+  }
+  if constexpr (kBlocks > 1) {
+    if (blocks < kBlocks) return score_tile_of<kRows, kBlocks - 1>(rows, blocks, q, k, d, scores);
+  }
+  score_tile<kRows, kBlocks>(q, k, d, scores);
+}
+
+// A tile's values: block b holds positions [16 b, 16 b + 16) as rows of d floats.
+struct ValueTile {
+  const float* blocks[kTileBlocks];
+  int d;
+  int begin;  // positions of the tile that take part
+  int end;
+};
+
+// sums[r][16 v + lane] = sums * rescale[r] + chain over positions p of weights[r][p] * v[p][...],
+// for kVectors vectors of dimensions from `dim` on; the last has `tail` lanes if kTail.
+template <int kRows, int kVectors, bool kTail>
+inline void value_tile(const ValueTile& v, int dim, int tail, const float* const* weights,
+                       const float* rescale, float* const* sums) {
+  F32x16 acc[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int n = 0; n < kVectors; ++n) {
+      acc[r][n] = mul(load(sums[r] + dim + n * 16), broadcast(rescale[r]));
+    }
+  }
+  for (int block = v.begin / kBlockPositions; block * kBlockPositions < v.end; ++block) {
+    const int first = block * kBlockPositions;
+    const int from = v.begin > first ? v.begin : first;
+    const int to = v.end < first + kBlockPositions ? v.end : first + kBlockPositions;
+    const float* row = v.blocks[block] + static_cast<size_t>(from - first) * v.d + dim;
+    for (int p = from; p < to; ++p, row += v.d) {
+      F32x16 values[kVectors];
+      for (int n = 0; n < kVectors; ++n) {
+        values[n] = kTail && n == kVectors - 1 ? load_n(row + n * 16, tail) : load(row + n * 16);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const F32x16 weight = broadcast(weights[r][p]);
+        for (int n = 0; n < kVectors; ++n) acc[r][n] = fma(weight, values[n], acc[r][n]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int n = 0; n < kVectors; ++n) store(sums[r] + dim + n * 16, acc[r][n]);
+  }
+}
+
+template <int kRows, int kVectors>
+inline void value_tile_of(int rows, int vectors, const ValueTile& v, int dim,
+                          const float* const* weights, const float* rescale, float* const* sums) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) {
+      return value_tile_of<kRows - 1, kVectors>(rows, vectors, v, dim, weights, rescale, sums);
+    }
+  }
+  if constexpr (kVectors > 1) {
+    if (vectors < kVectors) {
+      return value_tile_of<kRows, kVectors - 1>(rows, vectors, v, dim, weights, rescale, sums);
+    }
+  }
+  value_tile<kRows, kVectors, false>(v, dim, 16, weights, rescale, sums);
+}
+
+template <int kRows>
+inline void value_tail_of(int rows, const ValueTile& v, int dim, int tail,
+                          const float* const* weights, const float* rescale, float* const* sums) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) {
+      return value_tail_of<kRows - 1>(rows, v, dim, tail, weights, rescale, sums);
+    }
+  }
+  value_tile<kRows, 1, true>(v, dim, tail, weights, rescale, sums);
+}
+
+// Up to kTileRows rows over all dimensions.
+inline void add_values(int rows, const ValueTile& v, const float* const* weights,
+                       const float* rescale, float* const* sums) {
+  const int whole = v.d / 16;
+  for (int n = 0; n < whole; n += kTileVectors) {
+    const int vectors = whole - n < kTileVectors ? whole - n : kTileVectors;
+    value_tile_of<kTileRows, kTileVectors>(rows, vectors, v, n * 16, weights, rescale, sums);
+  }
+  if (v.d % 16 != 0) {
+    value_tail_of<kTileRows>(rows, v, whole * 16, v.d % 16, weights, rescale, sums);
+  }
+}
+
+// --- one segment ------------------------------------------------------------------------------
+
+// A row's state within a segment. In its partial result the header holds the 16 partial sums until
+// the segment is closed.
+struct AttentionRow {
+  const float* q;
+  float* partial;
+  float maximum;
+  int begin;  // the positions of the segment that the row sees
+  int end;
+  int tile_begin;  // and of the tile at hand, counted from the tile's start
+  int tile_end;
+  float rescale;
+
+  float* output() const { return partial + kPartialHeader; }
+};
+
+// Turns the row's scores of one tile into exponentials, and rescales its sum.
+inline void soften_scores(const AttentionArgs& args, AttentionRow& row, float* scores) {
+  const int first = row.tile_begin / 16;
+  const int last = (row.tile_end + 15) / 16;
+  F32x16 largest = broadcast(-__builtin_inff());
+  for (int n = first; n < last; ++n) {
+    F32x16 s = mul(load(scores + n * 16), broadcast(args.scale));
+    if (args.soft_cap != 0.0f) {
+      s = mul(broadcast(args.soft_cap), tanh(div(s, broadcast(args.soft_cap))));
+    }
+    s = select(lane_range(row.tile_begin - n * 16, row.tile_end - n * 16), s,
+               broadcast(-__builtin_inff()));
+    largest = max(largest, s);
+    store(scores + n * 16, s);
+  }
+  const float tile_maximum = reduce_max(largest);
+  F32x16 sum = load(row.partial);
+  row.rescale = 1.0f;
+  if (!(tile_maximum <= row.maximum)) {
+    const F32x16 rescale = exp(broadcast(row.maximum - tile_maximum));
+    row.rescale = first_lane(rescale);
+    sum = mul(sum, rescale);
+    row.maximum = tile_maximum;
+  }
+  const F32x16 maximum = broadcast(row.maximum);
+  for (int n = first; n < last; ++n) {
+    const F32x16 e = exp(sub(load(scores + n * 16), maximum));
+    sum = add(sum, e);
+    store(scores + n * 16, e);
+  }
+  store(row.partial, sum);
+}
+
+// The memory of a task: scores {64, rows}, then the tile's keys and values as floats.
+struct AttentionScratch {
+  float* scores;
+  float* keys;
+  float* values;
+  float* partials;
+};
+
+inline int64_t attention_scratch_floats(int32_t head_dim, int32_t head_dim_v) {
+  return int64_t{kAttentionMaxRows} * kAttentionTile +
+         int64_t{kAttentionTile} * (round_up_16(head_dim) + round_up_16(head_dim_v)) +
+         2 * kAttentionMaxRows * partial_floats(head_dim_v);
+}
+
+inline AttentionScratch divide_scratch(const AttentionArgs& args, float* scratch) {
+  AttentionScratch s;
+  s.scores = scratch;
+  s.keys = s.scores + kAttentionMaxRows * kAttentionTile;
+  s.values = s.keys + kAttentionTile * round_up_16(args.k.head_dim);
+  s.partials = s.values + kAttentionTile * round_up_16(args.v.head_dim);
+  return s;
+}
+
+// Scores of all rows for blocks [first, last) of the tile.
+inline void score_rows(const AttentionArgs& args, const AttentionTask& task, AttentionRow* rows,
+                       int n_rows, int tile, int first, int last, const AttentionScratch& s) {
+  const int d = args.k.head_dim;
+  const float* keys[kTileBlocks] = {};
+  for (int b = first; b < last; ++b) {
+    const int64_t block = task.blocks[tile / kBlockPositions + b];
+    keys[b] = read_k(args.k, block, task.head_kv, s.keys + b * kBlockPositions * d);
+  }
+  for (int b = first; b < last; b += kTileVectors) {
+    const int blocks = last - b < kTileVectors ? last - b : kTileVectors;
+    for (int r = 0; r < n_rows; r += kTileRows) {
+      const int count = n_rows - r < kTileRows ? n_rows - r : kTileRows;
+      const float* q[kTileRows] = {};
+      float* scores[kTileRows] = {};
+      for (int i = 0; i < count; ++i) {
+        q[i] = rows[r + i].q;
+        scores[i] = s.scores + (r + i) * kAttentionTile + b * kBlockPositions;
+      }
+      score_tile_of<kTileRows, kTileVectors>(count, blocks, q, keys + b, d, scores);
+    }
+  }
+}
+
+// Adds the tile's values to all rows; rows with the same positions share a register tile.
+inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task,
+                            AttentionRow* rows, int n_rows, int tile, int first, int last,
+                            const AttentionScratch& s) {
+  ValueTile v;
+  v.d = args.v.head_dim;
+  int lowest = kAttentionTile;
+  int highest = 0;
+  for (int r = 0; r < n_rows; ++r) {
+    if (rows[r].tile_begin >= rows[r].tile_end) continue;
+    lowest = rows[r].tile_begin < lowest ? rows[r].tile_begin : lowest;
+    highest = rows[r].tile_end > highest ? rows[r].tile_end : highest;
+  }
+  for (int b = first; b < last; ++b) {
+    const int at = b * kBlockPositions;
+    const int begin = lowest > at ? lowest - at : 0;
+    const int end = highest < at + kBlockPositions ? highest - at : kBlockPositions;
+    v.blocks[b] = read_v(args.v, task.blocks[tile / kBlockPositions + b], task.head_kv, begin, end,
+                         s.values + at * v.d);
+  }
+  for (int r = 0; r < n_rows;) {
+    const AttentionRow& row = rows[r];
+    const float* weights[kTileRows] = {};
+    float* sums[kTileRows] = {};
+    float rescale[kTileRows] = {};
+    int count = 0;
+    while (count < kTileRows && r + count < n_rows &&
+           rows[r + count].tile_begin == row.tile_begin &&
+           rows[r + count].tile_end == row.tile_end) {
+      weights[count] = s.scores + (r + count) * kAttentionTile;
+      sums[count] = rows[r + count].output();
+      rescale[count] = rows[r + count].rescale;
+      ++count;
+    }
+    v.begin = row.tile_begin;
+    v.end = row.tile_end;
+    if (v.begin < v.end) add_values(count, v, weights, rescale, sums);
+    r += count;
+  }
+}
+
+// Sets up the task's rows for positions [begin, end); returns the number of rows, and the span of
+// positions that any of them sees.
+inline int prepare_rows(const AttentionArgs& args, const AttentionTask& task, int begin, int end,
+                        float* partials, AttentionRow* rows, int& lowest, int& highest) {
+  const int64_t floats = partial_floats(args.v.head_dim);
+  int n_rows = 0;
+  lowest = end;
+  highest = begin;
+  for (int t = 0; t < task.token_count; ++t) {
+    const int64_t token = task.token_begin + t;
+    const int position = args.positions[token];
+    const int seen_from = args.window > 0 ? position + 1 - args.window : 0;
+    for (int h = 0; h < task.head_count; ++h, ++n_rows) {
+      AttentionRow& row = rows[n_rows];
+      row.q = reinterpret_cast<const float*>(
+          args.q + static_cast<size_t>(token) * args.q_token_stride +
+          static_cast<size_t>(task.head_begin + h) * args.q_head_stride);
+      row.partial = partials + n_rows * floats;
+      row.maximum = -__builtin_inff();
+      row.begin = seen_from > begin ? seen_from : begin;
+      row.end = position + 1 < end ? position + 1 : end;
+      for (int64_t i = 0; i < floats; i += 16) store(row.partial + i, zero_f32());
+      if (row.begin >= row.end) continue;
+      lowest = row.begin < lowest ? row.begin : lowest;
+      highest = row.end > highest ? row.end : highest;
+    }
+  }
+  return n_rows;
+}
+
+inline void segment_into(const AttentionArgs& args, const AttentionTask& task, int64_t segment,
+                         const AttentionScratch& s, float* partials) {
+  const int begin = static_cast<int>(segment * kAttentionSegment);
+  AttentionRow rows[kAttentionMaxRows];
+  int lowest = 0;
+  int highest = 0;
+  const int n_rows =
+      prepare_rows(args, task, begin, begin + kAttentionSegment, partials, rows, lowest, highest);
+  for (int tile = lowest / kAttentionTile * kAttentionTile; tile < highest;
+       tile += kAttentionTile) {
+    const int first = lowest > tile ? (lowest - tile) / kBlockPositions : 0;
+    const int seen = highest - tile < kAttentionTile ? highest - tile : kAttentionTile;
+    const int last = (seen + kBlockPositions - 1) / kBlockPositions;
+    score_rows(args, task, rows, n_rows, tile, first, last, s);
+    for (int r = 0; r < n_rows; ++r) {
+      AttentionRow& row = rows[r];
+      row.tile_begin = row.begin > tile ? row.begin - tile : 0;
+      row.tile_end = row.end - tile < kAttentionTile ? row.end - tile : kAttentionTile;
+      if (row.tile_begin >= row.tile_end) {
+        row.tile_begin = row.tile_end = 0;
+        continue;
+      }
+      soften_scores(args, row, s.scores + r * kAttentionTile);
+    }
+    add_tile_values(args, task, rows, n_rows, tile, first, last, s);
+  }
+  for (int r = 0; r < n_rows; ++r) {
+    const float sum = reduce_tree(load(rows[r].partial));
+    rows[r].partial[0] = rows[r].maximum;
+    rows[r].partial[1] = rows[r].begin < rows[r].end ? sum : kNothing;
+  }
+}
+
+inline void attention_segment(const AttentionArgs& args, const AttentionTask& task, int64_t segment,
+                              float* scratch, float* partials) {
+  segment_into(args, task, segment, divide_scratch(args, scratch), partials);
+}
+
+// --- merging ----------------------------------------------------------------------------------
+
+inline float exp_of(float x) { return first_lane(exp(broadcast(x))); }
+
+// total = total and, after it, part.
+inline void merge_partial(float* total, const float* part, int64_t floats) {
+  if (part[1] == kNothing) return;
+  if (total[1] == kNothing) {
+    for (int64_t i = 0; i < floats; i += 16) store(total + i, load(part + i));
+    return;
+  }
+  const float maximum = part[0] > total[0] ? part[0] : total[0];
+  const float old_factor = exp_of(total[0] - maximum);
+  const float new_factor = exp_of(part[0] - maximum);
+  total[0] = maximum;
+  total[1] = __builtin_fmaf(part[1], new_factor, total[1] * old_factor);
+  for (int64_t i = kPartialHeader; i < floats; i += 16) {
+    const F32x16 kept = mul(load(total + i), broadcast(old_factor));
+    store(total + i, fma(load(part + i), broadcast(new_factor), kept));
+  }
+}
+
+// Adds the head's sink, a score without a value, and divides by the sum.
+inline void finish_row(const AttentionArgs& args, int head, float* total, float* y) {
+  const int d = args.v.head_dim;
+  float factor = 0.0f;
+  if (total[1] != kNothing) {
+    float rescale = 1.0f;
+    float sum = total[1];
+    if (args.sinks != nullptr) {
+      const float sink = args.sinks[head];
+      const float maximum = sink > total[0] ? sink : total[0];
+      rescale = exp_of(total[0] - maximum);
+      sum = __builtin_fmaf(sum, rescale, exp_of(sink - maximum));
+    }
+    factor = rescale / sum;
+  }
+  for (int i = 0; i < d; i += 16) {
+    const int count = d - i < 16 ? d - i : 16;
+    store_n(y + i, mul(load(total + kPartialHeader + i), broadcast(factor)), count);
+  }
+}
+
+inline void finish_task(const AttentionArgs& args, const AttentionTask& task, float* totals) {
+  const int64_t floats = partial_floats(args.v.head_dim);
+  for (int t = 0; t < task.token_count; ++t) {
+    for (int h = 0; h < task.head_count; ++h) {
+      const int head = task.head_begin + h;
+      const int64_t row = int64_t{task.token_begin + t} * args.n_head + head;
+      finish_row(args, head, totals + (int64_t{t} * task.head_count + h) * floats,
+                 args.y + row * args.v.head_dim);
+    }
+  }
+}
+
+inline void attention_merge(const AttentionArgs& args, const AttentionTask& task, float* partials,
+                            int64_t segment_stride, int64_t n_segments) {
+  const int64_t floats = partial_floats(args.v.head_dim);
+  const int64_t n_rows = int64_t{task.token_count} * task.head_count;
+  for (int64_t segment = 1; segment < n_segments; ++segment) {
+    for (int64_t r = 0; r < n_rows; ++r) {
+      merge_partial(partials + r * floats, partials + segment * segment_stride + r * floats,
+                    floats);
+    }
+  }
+  finish_task(args, task, partials);
+}
+
+inline void attention(const AttentionArgs& args, const AttentionTask& task, float* scratch) {
+  const AttentionScratch s = divide_scratch(args, scratch);
+  const int64_t floats = partial_floats(args.v.head_dim);
+  const int64_t n_rows = int64_t{task.token_count} * task.head_count;
+  float* totals = s.partials;
+  float* current = totals + kAttentionMaxRows * floats;
+  int first = 0x7fffffff;
+  int last = 0;
+  for (int t = 0; t < task.token_count; ++t) {
+    const int position = args.positions[task.token_begin + t];
+    const int from = args.window > 0 && position + 1 > args.window ? position + 1 - args.window : 0;
+    first = from < first ? from : first;
+    last = position > last ? position : last;
+  }
+  for (int64_t r = 0; r < n_rows; ++r) totals[r * floats + 1] = kNothing;
+  for (int64_t segment = first / kAttentionSegment; segment <= last / kAttentionSegment;
+       ++segment) {
+    segment_into(args, task, segment, s, current);
+    for (int64_t r = 0; r < n_rows; ++r) {
+      merge_partial(totals + r * floats, current + r * floats, floats);
+    }
+  }
+  finish_task(args, task, totals);
+}
+
+}  // namespace strata::cpu::STRATA_CPU_ISA

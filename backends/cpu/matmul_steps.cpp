@@ -1,0 +1,209 @@
+#include "backends/cpu/matmul_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cpu/matmul.h"
+
+namespace strata::cpu {
+namespace {
+
+uint64_t blocks_stride(const Tensor& x) { return activation_row_bytes(x.ne[0]); }
+
+// Rows of x as one run: dimension 1 over dimension 2 without a gap.
+bool rows_are_even(const Tensor& x) {
+  return x.ne[2] == 1 || x.ne[1] == 1 || x.nb[2] == x.nb[1] * static_cast<uint64_t>(x.ne[1]);
+}
+
+class QuantiseStep final : public Step {
+ public:
+  QuantiseStep(const Tensor& x, uint64_t offset, int threads)
+      : rows_(x.ne[1] * x.ne[2]),
+        offset_(offset),
+        pieces_(piece_count(rows_, x.ne[0] * 4, threads)) {
+    args_.x = x.data;
+    args_.x_stride = x.ne[1] == 1 ? x.nb[2] : x.nb[1];
+    args_.k = x.ne[0];
+  }
+
+  Status run(const RunContext& context) override {
+    QuantiseArgs args = args_;
+    args.blocks = context.workspace + offset_;
+    context.pool.run(pieces_, [&](int64_t piece, int) {
+      quantise_rows(context.matmul, args, rows_ * piece / pieces_, rows_ * (piece + 1) / pieces_);
+    });
+    return ok_status();
+  }
+
+ private:
+  int64_t rows_;
+  uint64_t offset_;
+  int64_t pieces_;
+  QuantiseArgs args_;
+};
+
+// Products with one x. Their pieces are numbered through, so that threads meet once for all.
+class MulMatStep final : public Step {
+ public:
+  MulMatStep(std::span<const Tensor* const> nodes, uint64_t blocks, int threads) : blocks_(blocks) {
+    for (const Tensor* node : nodes) {
+      const Tensor& x = *node->sources[1];
+      Product product;
+      product.args.weights = weight_matrix(*node->sources[0]);
+      product.args.x = x.data;
+      product.args.x_stride = blocks == kNoBlocks ? x.nb[1] : blocks_stride(x);
+      product.args.y = node->data;
+      product.args.y_stride = node->nb[1];
+      product.grid = plan_pieces(product.args.weights, node->ne[1], threads);
+      product.first_piece = pieces_;
+      pieces_ += product.grid.count;
+      scratch_bytes_ = std::max(scratch_bytes_, matmul_scratch_bytes(product.args.weights));
+      products_.push_back(product);
+    }
+  }
+
+  uint64_t thread_scratch_bytes() const override { return scratch_bytes_; }
+
+  Status run(const RunContext& context) override {
+    if (blocks_ != kNoBlocks) {
+      for (Product& product : products_) product.args.x = context.workspace + blocks_;
+    }
+    context.pool.run(pieces_, [&](int64_t piece, int thread) {
+      const Product* product = &products_[0];
+      while (piece >= product->first_piece + product->grid.count) ++product;
+      run_matmul_piece(context.matmul, product->args,
+                       product->grid.piece(piece - product->first_piece),
+                       {context.scratch(thread), scratch_bytes_});
+    });
+    return ok_status();
+  }
+
+ private:
+  struct Product {
+    MatmulArgs args;
+    PieceGrid grid;
+    int64_t first_piece = 0;
+  };
+
+  uint64_t blocks_;
+  std::vector<Product> products_;
+  int64_t pieces_ = 0;
+  uint64_t scratch_bytes_ = 0;
+};
+
+class MulMatIdStep final : public Step {
+ public:
+  MulMatIdStep(const Tensor& node, uint64_t blocks, int threads) : blocks_(blocks) {
+    const Tensor& x = *node.sources[1];
+    const Tensor& ids = *node.sources[2];
+    args_.weights = weight_matrix(*node.sources[0]);
+    args_.x = x.data;
+    if (blocks == kNoBlocks) {
+      args_.x_slot_stride = x.ne[1] == 1 ? 0 : x.nb[1];
+      args_.x_token_stride = x.nb[2];
+    } else {
+      args_.x_slot_stride = x.ne[1] == 1 ? 0 : blocks_stride(x);
+      args_.x_token_stride = blocks_stride(x) * static_cast<uint64_t>(x.ne[1]);
+    }
+    args_.y = node.data;
+    args_.y_slot_stride = node.nb[1];
+    args_.y_token_stride = node.nb[2];
+    args_.ids = ids.data;
+    args_.ids_token_stride = ids.nb[1];
+    args_.n_slots = ids.ne[0];
+    grid_ = plan_pieces(args_.weights, ids.ne[0] * ids.ne[1], threads);
+    scratch_bytes_ = matmul_scratch_bytes(args_.weights);
+  }
+
+  uint64_t thread_scratch_bytes() const override { return scratch_bytes_; }
+
+  Status run(const RunContext& context) override {
+    if (blocks_ != kNoBlocks) args_.x = context.workspace + blocks_;
+    context.pool.run(grid_.count, [&](int64_t piece, int thread) {
+      run_matmul_id_piece(context.matmul, args_, grid_.piece(piece),
+                          {context.scratch(thread), scratch_bytes_});
+    });
+    return ok_status();
+  }
+
+ private:
+  uint64_t blocks_;
+  MatmulIdArgs args_;
+  PieceGrid grid_;
+  uint64_t scratch_bytes_ = 0;
+};
+
+class GetRowsStep final : public Step {
+ public:
+  GetRowsStep(const Tensor& node, int threads)
+      : table_(weight_matrix(*node.sources[0])),
+        ids_(reinterpret_cast<const int32_t*>(node.sources[1]->data)),
+        count_(node.ne[1]),
+        pieces_(piece_count(count_, node.ne[0] * 2, threads)),
+        y_(node, node.ne) {}
+
+  Status run(const RunContext& context) override {
+    for (int64_t i = 0; i < count_; ++i) {
+      if (ids_[i] < 0 || ids_[i] >= table_.rows) {
+        return invalid_argument(
+            fmt::format("get_rows: id {} at index {} is outside [0, {})", ids_[i], i, table_.rows));
+      }
+    }
+    for_each_item(context.pool, count_, pieces_,
+                  [&](int64_t i, int) { get_weight_row(table_, ids_[i], y_.floats(i)); });
+    return ok_status();
+  }
+
+ private:
+  WeightMatrix table_;
+  const int32_t* ids_;
+  int64_t count_;
+  int64_t pieces_;
+  RowAddress y_;
+};
+
+}  // namespace
+
+bool supports_mul_mat(const Tensor& node) {
+  return is_weight_type(node.sources[0]->dtype) && has_float_rows(*node.sources[1]) &&
+         has_float_rows(node);
+}
+
+bool supports_mul_mat_id(const Tensor& node) {
+  return is_weight_type(node.sources[0]->dtype) && has_float_rows(*node.sources[1]) &&
+         rows_are_even(*node.sources[1]) && has_float_rows(node) &&
+         node.sources[2]->nb[0] == sizeof(int32_t);
+}
+
+bool supports_get_rows(const Tensor& node) {
+  return is_weight_type(node.sources[0]->dtype) && has_float_rows(node);
+}
+
+bool needs_activation_blocks(const Tensor& node) {
+  return uses_activation_blocks(node.sources[0]->dtype);
+}
+
+uint64_t activation_blocks_bytes(const Tensor& x) {
+  return blocks_stride(x) * static_cast<uint64_t>(x.ne[1] * x.ne[2]);
+}
+
+std::unique_ptr<Step> make_quantise_step(const Tensor& x, uint64_t offset, int threads) {
+  return std::make_unique<QuantiseStep>(x, offset, threads);
+}
+
+std::unique_ptr<Step> make_mul_mat_step(std::span<const Tensor* const> nodes, uint64_t blocks,
+                                        int threads) {
+  return std::make_unique<MulMatStep>(nodes, blocks, threads);
+}
+
+std::unique_ptr<Step> make_mul_mat_id_step(const Tensor& node, uint64_t blocks, int threads) {
+  return std::make_unique<MulMatIdStep>(node, blocks, threads);
+}
+
+std::unique_ptr<Step> make_get_rows_step(const Tensor& node, int threads) {
+  return std::make_unique<GetRowsStep>(node, threads);
+}
+
+}  // namespace strata::cpu
