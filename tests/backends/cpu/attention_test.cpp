@@ -1,0 +1,366 @@
+// Writing to the block cache and attention over it.
+//
+// A scene holds several sequences whose blocks lie in any order in one cache that starts out full
+// of NaN, and feeds their tokens in batches of any shape. The output of a token must have the same
+// bits whatever the batch, the number of threads, the block ids and the vector path, and lie near a
+// plain soft-max in double.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "tests/backends/cpu/backend_support.h"
+
+namespace strata::cpu {
+namespace {
+
+struct SceneShape {
+  int64_t head_dim = 64;
+  int64_t head_dim_v = 64;
+  int64_t n_head = 6;
+  int64_t n_head_kv = 2;
+  DType kv = DType::f32;
+  int32_t window = 0;
+  float soft_cap = 0;
+  bool sinks = false;
+  std::vector<int32_t> lengths = {40};
+};
+
+struct Token {
+  int32_t seq = 0;
+  int32_t position = 0;
+  auto operator<=>(const Token&) const = default;
+};
+
+using Outputs = std::map<Token, std::vector<float>>;
+
+class Scene {
+ public:
+  explicit Scene(const SceneShape& shape, uint64_t block_seed = 1) : shape_(shape), memory_(5) {
+    for (const int32_t length : shape.lengths) longest_ = std::max(longest_, length);
+    const int64_t max_blocks = (longest_ + 15) / 16;
+    const int64_t n_seqs = static_cast<int64_t>(shape.lengths.size());
+    const int64_t n_blocks = max_blocks * n_seqs + 3;
+    k_cache_ = memory_.leaf(shape.kv, {16 * shape.head_dim * shape.n_head_kv, n_blocks, 1, 1});
+    v_cache_ = memory_.leaf(shape.kv, {16 * shape.head_dim_v * shape.n_head_kv, n_blocks, 1, 1});
+    std::memset(k_cache_->data, 0xff, k_cache_->size_bytes());
+    std::memset(v_cache_->data, 0xff, v_cache_->size_bytes());
+    sinks_ = memory_.leaf(DType::f32, {shape.n_head, 1, 1, 1});
+    k_ = memory_.leaf(DType::f32, {shape.head_dim, shape.n_head_kv, longest_ * n_seqs, 1});
+    v_ = memory_.leaf(DType::f32, {shape.head_dim_v, shape.n_head_kv, longest_ * n_seqs, 1});
+    q_ = memory_.leaf(DType::f32, {shape.head_dim, shape.n_head, longest_ * n_seqs, 1});
+
+    std::vector<int32_t> ids(static_cast<size_t>(n_blocks));
+    std::iota(ids.begin(), ids.end(), 0);
+    std::mt19937_64 random(block_seed);
+    std::shuffle(ids.begin(), ids.end(), random);
+    ids.resize(static_cast<size_t>(max_blocks * n_seqs));
+    block_table_ = memory_.ints(ids);
+    block_table_->ne = {max_blocks, n_seqs, 1, 1};
+    block_table_->nb = dense_strides(DType::i32, block_table_->ne).value();
+  }
+
+  const SceneShape& shape() const { return shape_; }
+  int32_t* blocks() { return reinterpret_cast<int32_t*>(block_table_->data); }
+  int64_t max_blocks() const { return block_table_->ne[0]; }
+
+  // One graph over the tokens: writes them, then attends. seq -1 is a token that does not count.
+  Status feed(Backend& backend, const std::vector<Token>& tokens, Outputs& outputs) {
+    TestGraph test;
+    std::vector<int32_t> cells;
+    std::vector<int32_t> seqs;
+    std::vector<int32_t> positions;
+    for (const Token& token : tokens) {
+      const bool counts = token.seq >= 0;
+      seqs.push_back(token.seq);
+      positions.push_back(token.position);
+      cells.push_back(counts ? blocks()[token.seq * max_blocks() + token.position / 16] * 16 +
+                                   token.position % 16
+                             : -1);
+    }
+    Tensor* written = ops::kv_write(test.graph(), rows(test, k_, tokens), rows(test, v_, tokens),
+                                    k_cache_, v_cache_, test.ints(cells));
+    AttentionParams params;
+    params.scale = 1.0f / std::sqrt(static_cast<float>(shape_.head_dim));
+    params.soft_cap = shape_.soft_cap;
+    params.window = shape_.window;
+    params.n_head_kv = static_cast<int32_t>(shape_.n_head_kv);
+    params.head_dim_v = static_cast<int32_t>(shape_.head_dim_v);
+    ops::AttentionSources sources;
+    sources.q = rows(test, q_, tokens);
+    sources.k_cache = written;
+    sources.v_cache = v_cache_;
+    sources.block_table = block_table_;
+    sources.seq = test.ints(seqs);
+    sources.positions = test.ints(positions);
+    sources.sinks = shape_.sinks ? sinks_ : nullptr;
+    Tensor* y = ops::attention(test.graph(), sources, params);
+    test.place_nodes();
+    for (const Tensor* node : test.graph().nodes()) {
+      EXPECT_TRUE(backend.device().supports(*node)) << describe(*node);
+    }
+    TRY(test.run(backend));
+    const size_t floats = static_cast<size_t>(y->ne[0] * y->ne[1]);
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      const float* from = TestGraph::floats(y) + t * floats;
+      outputs[tokens[t]] = std::vector<float>(from, from + floats);
+    }
+    return ok_status();
+  }
+
+  // Soft-max in double over the unrounded keys and values.
+  std::vector<double> exact(const Token& token) const {
+    std::vector<double> result;
+    for (int64_t head = 0; head < shape_.n_head; ++head) {
+      const int64_t head_kv = head / (shape_.n_head / shape_.n_head_kv);
+      const int32_t from = shape_.window > 0 ? std::max(0, token.position + 1 - shape_.window) : 0;
+      std::vector<double> scores;
+      for (int32_t p = from; p <= token.position; ++p) {
+        double score = 0;
+        for (int64_t i = 0; i < shape_.head_dim; ++i) {
+          score += double{at(q_, token.seq, token.position, head)[i]} *
+                   double{at(k_, token.seq, p, head_kv)[i]};
+        }
+        score /= std::sqrt(static_cast<double>(shape_.head_dim));
+        if (shape_.soft_cap > 0) score = shape_.soft_cap * std::tanh(score / shape_.soft_cap);
+        scores.push_back(score);
+      }
+      double sum = shape_.sinks ? std::exp(double{TestGraph::floats(sinks_)[head]}) : 0;
+      for (const double score : scores) sum += std::exp(score);
+      for (int64_t i = 0; i < shape_.head_dim_v; ++i) {
+        double value = 0;
+        for (size_t p = 0; p < scores.size(); ++p) {
+          value += std::exp(scores[p]) / sum *
+                   double{at(v_, token.seq, from + static_cast<int32_t>(p), head_kv)[i]};
+        }
+        result.push_back(value);
+      }
+    }
+    return result;
+  }
+
+ private:
+  const float* at(const Tensor* all, int32_t seq, int32_t position, int64_t head) const {
+    return TestGraph::floats(all) + ((seq * longest_ + position) * all->ne[1] + head) * all->ne[0];
+  }
+  Tensor* rows(TestGraph& test, const Tensor* all, const std::vector<Token>& tokens) const {
+    Tensor* some =
+        test.leaf(DType::f32, {all->ne[0], all->ne[1], static_cast<int64_t>(tokens.size()), 1});
+    const size_t floats = static_cast<size_t>(all->ne[0] * all->ne[1]);
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      std::memcpy(TestGraph::floats(some) + t * floats,
+                  at(all, std::max(tokens[t].seq, 0), tokens[t].position, 0),
+                  floats * sizeof(float));
+    }
+    return some;
+  }
+
+  SceneShape shape_;
+  TestGraph memory_;
+  int32_t longest_ = 0;
+  Tensor* k_cache_ = nullptr;
+  Tensor* v_cache_ = nullptr;
+  Tensor* sinks_ = nullptr;
+  Tensor* k_ = nullptr;
+  Tensor* v_ = nullptr;
+  Tensor* q_ = nullptr;
+  Tensor* block_table_ = nullptr;
+};
+
+std::vector<Token> all_tokens(const SceneShape& shape) {
+  std::vector<Token> tokens;
+  for (int32_t seq = 0; seq < static_cast<int32_t>(shape.lengths.size()); ++seq) {
+    for (int32_t p = 0; p < shape.lengths[static_cast<size_t>(seq)]; ++p)
+      tokens.push_back({seq, p});
+  }
+  return tokens;
+}
+
+// Feeds all tokens in batches of `batch`, in order, or with the sequences interleaved.
+Outputs feed_all(Scene& scene, Backend& backend, size_t batch, bool interleave = false) {
+  std::vector<Token> tokens = all_tokens(scene.shape());
+  if (interleave) {
+    std::stable_sort(tokens.begin(), tokens.end(),
+                     [](const Token& a, const Token& b) { return a.position < b.position; });
+  }
+  Outputs outputs;
+  for (size_t begin = 0; begin < tokens.size(); begin += batch) {
+    const size_t end = std::min(tokens.size(), begin + batch);
+    const Status status = scene.feed(backend,
+                                     {tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                                      tokens.begin() + static_cast<std::ptrdiff_t>(end)},
+                                     outputs);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+  return outputs;
+}
+
+void expect_equal_bits(const Outputs& expected, const Outputs& got, const std::string& what) {
+  ASSERT_EQ(expected.size(), got.size());
+  for (const auto& [token, values] : expected) {
+    const std::vector<float>& others = got.at(token);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], others[i])
+          << what << ": sequence " << token.seq << " position " << token.position << " at " << i;
+    }
+  }
+}
+
+void expect_near_exact(const Scene& scene, const Outputs& outputs, double tolerance) {
+  for (const auto& [token, values] : outputs) {
+    const std::vector<double> exact = scene.exact(token);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(values[i], exact[i], tolerance)
+          << "sequence " << token.seq << " position " << token.position << " at " << i;
+    }
+  }
+}
+
+// Largest difference that rounding the cache may make; values have a deviation of 1.
+double tolerance_of(DType kv) {
+  switch (kv) {
+    case DType::f16:
+      return 4e-3;
+    case DType::q8_0:
+      return 5e-2;
+    case DType::q4_0:
+      return 0.9;
+    default:
+      return 3e-6;
+  }
+}
+
+struct ShapeCase {
+  const char* name;
+  SceneShape shape;
+};
+
+class AttentionShape : public ::testing::TestWithParam<ShapeCase> {};
+
+std::vector<ShapeCase> shape_cases() {
+  std::vector<ShapeCase> cases = {
+      {"gqa", {}},
+      {"mha_48", {.head_dim = 48, .head_dim_v = 48, .n_head = 3, .n_head_kv = 3}},
+      {"mqa_80", {.head_dim = 80, .head_dim_v = 80, .n_head = 8, .n_head_kv = 1}},
+      {"odd_36", {.head_dim = 36, .head_dim_v = 20, .n_head = 2, .n_head_kv = 1}},
+      {"tiny_8", {.head_dim = 8, .head_dim_v = 8, .n_head = 4, .n_head_kv = 2}},
+      {"wide_256", {.head_dim = 256, .head_dim_v = 256, .n_head = 4, .n_head_kv = 1}},
+      {"mla_576", {.head_dim = 576, .head_dim_v = 512, .n_head = 2, .n_head_kv = 1}},
+      {"window", {.window = 21, .lengths = {150}}},
+      {"window_1", {.window = 1}},
+      {"cap_sinks", {.soft_cap = 5.0f, .sinks = true}},
+      {"sequences", {.lengths = {33, 5, 50, 1}}},
+      {"many_heads",
+       {.head_dim = 32, .head_dim_v = 32, .n_head = 71, .n_head_kv = 1, .lengths = {20}}},
+      {"long", {.head_dim = 32, .head_dim_v = 32, .n_head = 2, .n_head_kv = 1, .lengths = {590}}},
+      {"long_window",
+       {.head_dim = 32,
+        .head_dim_v = 32,
+        .n_head = 2,
+        .n_head_kv = 1,
+        .window = 530,
+        .sinks = true,
+        .lengths = {1050}}},
+  };
+  for (const DType kv : {DType::f16, DType::q8_0, DType::q4_0}) {
+    constexpr const char* kNames[][3] = {{"f16", "f16_48", "f16_112"},
+                                         {"q8_0", "q8_0_48", "q8_0_112"},
+                                         {"q4_0", "q4_0_48", "q4_0_112"}};
+    const auto& names = kNames[kv == DType::f16 ? 0 : kv == DType::q8_0 ? 1 : 2];
+    cases.push_back({names[0], {.kv = kv, .lengths = {70}}});
+    cases.push_back(
+        {names[1], {.head_dim = 48, .head_dim_v = 80, .n_head = 4, .n_head_kv = 2, .kv = kv}});
+    cases.push_back(
+        {names[2], {.head_dim = 112, .head_dim_v = 36, .n_head = 4, .n_head_kv = 2, .kv = kv}});
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionShape, ::testing::ValuesIn(shape_cases()),
+                         [](const ::testing::TestParamInfo<ShapeCase>& tested) {
+                           return std::string(tested.param.name);
+                         });
+
+TEST_P(AttentionShape, IsNearExactAndTheSameHoweverItIsRun) {
+  const SceneShape& shape = GetParam().shape;
+  const bool is_long = shape.lengths[0] > 200;
+  CpuUnderTest scalar = make_cpu({}, 1);
+  Scene scene(shape);
+  const Outputs expected = feed_all(scene, *scalar.backend, is_long ? 64 : 7);
+  expect_near_exact(scene, expected, tolerance_of(shape.kv));
+  uint64_t block_seed = 2;
+  for (const Isa isa : available_isas()) {
+    if (isa.vnni) continue;
+    for (const int threads : {1, 3}) {
+      CpuUnderTest cpu = make_cpu(isa, threads);
+      const std::string what = isa_name(isa) + ", threads " + std::to_string(threads);
+      for (const size_t batch :
+           is_long ? std::vector<size_t>{4, 512} : std::vector<size_t>{1, 40}) {
+        if (is_long && isa.level == IsaLevel::scalar) continue;
+        Scene other(shape, ++block_seed);
+        expect_equal_bits(expected, feed_all(other, *cpu.backend, batch, threads == 3),
+                          what + ", batch " + std::to_string(batch));
+      }
+    }
+  }
+}
+
+TEST(Attention, EveryPromptLengthEqualsTokenByToken) {
+  SceneShape shape{.head_dim = 32, .head_dim_v = 32, .n_head = 4, .n_head_kv = 2};
+  CpuUnderTest cpu = make_cpu(detect_isa(), 2);
+  Scene one_by_one(shape);
+  const Outputs expected = feed_all(one_by_one, *cpu.backend, 1);
+  for (size_t n = 1; n <= 40; ++n) {
+    Scene scene(shape, n);
+    expect_equal_bits(expected, feed_all(scene, *cpu.backend, n), "chunks of " + std::to_string(n));
+  }
+}
+
+TEST(Attention, SkippedTokensGiveZerosAndWriteNothing) {
+  CpuUnderTest cpu = make_cpu(detect_isa(), 2);
+  SceneShape shape;
+  Scene plain(shape);
+  const Outputs expected = feed_all(plain, *cpu.backend, 40);
+  Scene scene(shape);
+  std::vector<Token> tokens = all_tokens(shape);
+  tokens.insert(tokens.begin() + 11, Token{-1, 3});
+  tokens.push_back(Token{-1, 0});
+  Outputs outputs;
+  ASSERT_TRUE(scene.feed(*cpu.backend, tokens, outputs).ok());
+  for (const Token& skipped : {Token{-1, 3}, Token{-1, 0}}) {
+    for (const float value : outputs.at(skipped)) EXPECT_EQ(value, 0.0f);
+    outputs.erase(skipped);
+  }
+  expect_equal_bits(expected, outputs, "with skipped tokens");
+}
+
+TEST(Attention, BlocksBeforeTheWindowAreNotNeeded) {
+  CpuUnderTest cpu = make_cpu(detect_isa(), 2);
+  SceneShape shape{.window = 20, .lengths = {100}};
+  Scene scene(shape);
+  const Outputs expected = feed_all(scene, *cpu.backend, 100);
+  Outputs outputs;
+  // Position 99 sees 80 to 99: blocks 5 and 6.
+  for (int i = 0; i < 5; ++i) scene.blocks()[i] = -1;
+  ASSERT_TRUE(scene.feed(*cpu.backend, {{0, 99}}, outputs).ok());
+  EXPECT_EQ(expected.at({0, 99}), outputs.at({0, 99}));
+  scene.blocks()[5] = -1;
+  const Status status = scene.feed(*cpu.backend, {{0, 99}}, outputs);
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_EQ(status.message(),
+            "attention: block 5 of sequence row 0 is -1, the cache has 10 blocks");
+}
+
+TEST(Attention, RefusesCacheTypesThatItCannotRead) {
+  CpuUnderTest cpu = make_cpu({}, 1);
+  TestGraph test;
+  Tensor* k = test.leaf(DType::f32, {24, 2, 1, 1});
+  Tensor* cache = test.leaf(DType::q8_0, {16 * 24 * 2, 2, 1, 1});
+  const Tensor* node = ops::kv_write(test.graph(), k, k, cache, cache, test.ints({0}));
+  EXPECT_FALSE(cpu.device->supports(*node));
+}
+
+}  // namespace
+}  // namespace strata::cpu
