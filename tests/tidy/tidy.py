@@ -93,18 +93,27 @@ def check_includes(name, lines, report):
 
 
 def check_functions(lines, report):
-    """Google style indents nothing inside namespaces: a body opens on a line from column 0 and closes with '}' there."""
+    """Google style indents nothing inside namespaces: a function closes with '}' in column 0, a class's method in column 2."""
     start = None
+    closing = ""
+    in_class = False
     for number, line in enumerate(lines, 1):
-        if start is None:
-            if line.endswith("{") and re.match(r"[A-Za-z~\[ ]", line) and not re.match(
-                    r"(inline )?(namespace|class|struct|enum|union|extern|export|template|constexpr std::array|const [\w:<>]+ k)", line) \
-                    and (")" in line or re.match(r" {4}", line)):
-                start = number
-        elif line.startswith("}"):
-            if number - start + 1 > MAX_FUNCTION_LINES:
-                report(start, "function", f"function of {number - start + 1} lines, {MAX_FUNCTION_LINES} at most")
-            start = None
+        if start is not None:
+            if line.startswith(closing):
+                if number - start + 1 > MAX_FUNCTION_LINES:
+                    report(start, "function", f"function of {number - start + 1} lines, {MAX_FUNCTION_LINES} at most")
+                start = None
+        elif re.match(r"(class|struct|union) .*\{$", line):
+            in_class = True
+        elif in_class and line.startswith("}"):
+            in_class = False
+        elif line.endswith("{") and in_class:
+            if re.match(r" {2}", line) and ")" in line:
+                start, closing = number, "  }"
+        elif line.endswith("{") and re.match(r"[A-Za-z~\[ ]", line) and not re.match(
+                r"(inline )?(namespace|class|struct|enum|union|extern|export|template|constexpr std::array|const [\w:<>]+ k)", line) \
+                and (")" in line or re.match(r" {4}", line)):
+            start, closing = number, "}"
 
 
 def check_file(name, exceptions):

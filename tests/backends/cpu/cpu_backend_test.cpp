@@ -33,7 +33,8 @@ Tensor* rope_case(TestGraph& test, RopeStyle style, bool factors, float ext_fact
   Tensor* freq_factors = nullptr;
   if (factors) {
     freq_factors = test.leaf(DType::f32, {10, 1, 1, 1});
-    for (int i = 0; i < 10; ++i) TestGraph::floats(freq_factors)[i] = 1.0f + 0.3f * static_cast<float>(i);
+    for (int i = 0; i < 10; ++i)
+      TestGraph::floats(freq_factors)[i] = 1.0f + 0.3f * static_cast<float>(i);
   }
   return ops::rope(test.graph(), x, test.ints({0, 7, 1000, 3}), freq_factors, params);
 }
@@ -43,9 +44,9 @@ Tensor* strided(TestGraph& test) {
   return ops::slice(test.graph(), wide, 0, 37, 37);
 }
 
-std::vector<OpCase> op_cases() {
+std::vector<OpCase> row_cases() {
   const auto x = [](TestGraph& t) { return t.leaf(DType::f32, {37, 5, 2, 1}); };
-  std::vector<OpCase> cases = {
+  return {
       {"rms_norm",
        [=](TestGraph& t) {
          return ops::rms_norm(t.graph(), x(t), t.leaf(DType::f32, {37, 1, 1, 1}), 1e-5f);
@@ -88,6 +89,11 @@ std::vector<OpCase> op_cases() {
        [=](TestGraph& t) {
          return ops::contiguous(t.graph(), ops::permute(t.graph(), x(t), {1, 2, 0, 3}));
        }},
+  };
+}
+
+std::vector<OpCase> model_cases() {
+  return {
       {"rope_interleaved",
        [=](TestGraph& t) { return rope_case(t, RopeStyle::interleaved, false, 0.0f); }},
       {"rope_halves", [=](TestGraph& t) { return rope_case(t, RopeStyle::halves, true, 0.0f); }},
@@ -121,6 +127,12 @@ std::vector<OpCase> op_cases() {
          return ops::route_weights(t.graph(), logits, ops::top_k(t.graph(), logits, 4), params);
        }},
   };
+}
+
+std::vector<OpCase> op_cases() {
+  const auto x = [](TestGraph& t) { return t.leaf(DType::f32, {37, 5, 2, 1}); };
+  std::vector<OpCase> cases = row_cases();
+  for (OpCase& one : model_cases()) cases.push_back(std::move(one));
   for (const Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::relu}) {
     constexpr const char* kNames[][2] = {
         {"silu", "silu_gated"}, {"gelu", "gelu_gated"}, {"relu", "relu_gated"}};
