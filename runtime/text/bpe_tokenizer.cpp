@@ -114,7 +114,7 @@ void BpeTokenizer::encode_plain(std::string_view text, bool /*after_special*/,
 void BpeTokenizer::encode_word(std::string_view word, std::vector<int32_t>& ids) const {
   if (pretokenizer_.spec().ignores_merges) {
     const int32_t whole = vocab().find(byte_level_spell(word));
-    if (whole >= 0) {
+    if (whole >= 0 && vocab().is_text(whole)) {
       ids.push_back(whole);
       return;
     }
@@ -128,9 +128,9 @@ void BpeTokenizer::encode_word(std::string_view word, std::vector<int32_t>& ids)
   Merger merger(merges_, std::move(links));
   merger.run();
   for (const Link& link : merger.links()) {
-    if (link.joined) continue;
-    const int32_t id = link.id >= 0 ? link.id : vocab().special().unk;
-    if (id >= 0) ids.push_back(id);
+    // A byte that the vocabulary has no token for is left out, as in the reference: the unknown
+    // token of these families is often the end of text.
+    if (!link.joined && link.id >= 0) ids.push_back(link.id);
   }
 }
 

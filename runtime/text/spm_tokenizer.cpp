@@ -38,7 +38,7 @@ class Joiner {
  public:
   Joiner(const Vocab& vocab, std::string_view text) : vocab_(vocab), text_(text) {
     for (size_t begin = 0; begin < text.size();) {
-      const size_t size = std::min(announced_utf8_length(text[begin]), text.size() - begin);
+      const size_t size = decode_utf8(text, begin).length;  // 1 for what is no character
       const auto index = static_cast<int64_t>(pieces_.size());
       pieces_.push_back({begin, size, index - 1, index + 1});
       begin += size;
@@ -78,7 +78,7 @@ class Joiner {
   void add_pair(int64_t left, int64_t right) {
     const size_t size = at(left).size + at(right).size;
     const int32_t id = vocab_.find(text_.substr(at(left).begin, size));
-    if (id >= 0) pairs_.push({vocab_.score(id), left, right, size});
+    if (id >= 0 && vocab_.is_text(id)) pairs_.push({vocab_.score(id), left, right, size});
   }
 
   const Vocab& vocab_;
@@ -86,6 +86,15 @@ class Joiner {
   std::vector<Piece> pieces_;
   std::priority_queue<Pair> pairs_;
 };
+
+// Where the first space mark behind another character begins at or after `from`; npos for none.
+size_t find_inner_mark(std::string_view text, size_t from) {
+  for (size_t at = text.find(kSpaceMark, from); at != std::string_view::npos;
+       at = text.find(kSpaceMark, at + kSpaceMark.size())) {
+    if (at > 0 && !text.substr(0, at).ends_with(kSpaceMark)) return at;
+  }
+  return std::string_view::npos;
+}
 
 // "<0x0A>" as 10, -1 for anything else.
 int byte_of_text(std::string_view text) {
@@ -107,6 +116,10 @@ SpmTokenizer::SpmTokenizer(Vocab moved) : Tokenizer(std::move(moved)) {
     // A vocabulary without byte tokens may still have the character itself.
     const char character = static_cast<char>(byte);
     if (byte_ids_[byte] < 0) byte_ids_[byte] = vocab().find(std::string_view(&character, 1));
+  }
+  for (int32_t id = 0; id < vocab().size() && words_are_independent_; ++id) {
+    words_are_independent_ =
+        !vocab().is_text(id) || find_inner_mark(vocab().text(id), 0) == std::string_view::npos;
   }
 }
 
@@ -133,11 +146,22 @@ void SpmTokenizer::encode_plain(std::string_view text, bool after_special,
       marked += byte;
     }
   }
+  const std::string_view whole = marked;
+  for (size_t begin = 0; begin < whole.size();) {
+    const size_t mark =
+        words_are_independent_ ? find_inner_mark(whole, begin + 1) : std::string_view::npos;
+    const size_t end = std::min(mark, whole.size());
+    encode_stretch(whole.substr(begin, end - begin), ids);
+    begin = end;
+  }
+}
+
+void SpmTokenizer::encode_stretch(std::string_view marked, std::vector<int32_t>& ids) const {
   Joiner joiner(vocab(), marked);
   joiner.run();
   joiner.for_each_piece([&](std::string_view piece) {
     const int32_t id = vocab().find(piece);
-    if (id >= 0) {
+    if (id >= 0 && vocab().is_text(id)) {
       ids.push_back(id);
     } else {
       append_bytes(piece, ids);

@@ -23,8 +23,13 @@ class SpmTokenizer final : public Tokenizer {
   std::string_view prefix() const override { return vocab().add_space_prefix() ? " " : ""; }
 
  private:
+  // Joins one stretch of marked text. Requires: not empty.
+  void encode_stretch(std::string_view marked, std::vector<int32_t>& ids) const;
   void append_bytes(std::string_view bytes, std::vector<int32_t>& ids) const;
 
+  // No token has a space behind something else: then words are independent, and short lists of
+  // pieces are much faster than one of the whole text.
+  bool words_are_independent_ = true;
   std::array<int32_t, 256> byte_ids_{};  // -1: the vocabulary has no token for this byte
 };
 

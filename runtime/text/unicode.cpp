@@ -45,6 +45,17 @@ DecodedCharacter decode_utf8(std::string_view text, size_t offset) {
   return {code_point, length, true};
 }
 
+bool may_become_utf8(std::string_view text) {
+  if (text.empty() || text.size() >= announced_utf8_length(text[0])) return false;
+  // The least and the greatest bytes that can follow: one of them completes whatever can be.
+  for (const char filler : {'\x80', '\xBF'}) {
+    std::string completed(text);
+    completed.resize(announced_utf8_length(text[0]), filler);
+    if (decode_utf8(completed, 0).valid) return true;
+  }
+  return false;
+}
+
 void append_utf8(char32_t code_point, std::string& text) {
   const auto put = [&text](char32_t byte) { text.push_back(static_cast<char>(byte)); };
   if (code_point < 0x80) {

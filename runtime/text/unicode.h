@@ -26,6 +26,10 @@ DecodedCharacter decode_utf8(std::string_view text, size_t offset);
 // The length that the first byte of a character announces: 1 to 4, and 1 for a continuation byte.
 size_t announced_utf8_length(char first_byte);
 
+// True if the text is not empty and a proper beginning of one well-formed character, so that more
+// bytes may complete it.
+bool may_become_utf8(std::string_view text);
+
 // Requires: a code point up to U+10FFFF that is no surrogate.
 void append_utf8(char32_t code_point, std::string& text);
 

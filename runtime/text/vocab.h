@@ -70,6 +70,9 @@ class Vocab {
     return type(id) == TokenType::control || type(id) == TokenType::unknown;
   }
   bool is_user_defined(int32_t id) const { return type(id) == TokenType::user_defined; }
+  // The token stands for its text: it may come out of merging. Control and byte tokens may not, so
+  // that no text spells them by accident or on purpose.
+  bool is_text(int32_t id) const { return !is_control(id) && type(id) != TokenType::byte; }
   // White space after this token belongs to it (Phi-3's special tokens), or before it (mask
   // tokens).
   bool strips_right(int32_t id) const { return (strips_[static_cast<size_t>(id)] & kRight) != 0; }

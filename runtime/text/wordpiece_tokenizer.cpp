@@ -36,7 +36,9 @@ std::vector<std::string> normalised_words(std::string_view text) {
 }  // namespace
 
 WordpieceTokenizer::WordpieceTokenizer(Vocab moved) : Tokenizer(std::move(moved)) {
-  for (int32_t id = 0; id < vocab().size(); ++id) trie_.add(vocab().text(id), id);
+  for (int32_t id = 0; id < vocab().size(); ++id) {
+    if (vocab().is_text(id)) trie_.add(vocab().text(id), id);
+  }
 }
 
 void WordpieceTokenizer::encode_word(const std::string& word, std::vector<int32_t>& ids) const {
