@@ -40,7 +40,8 @@ struct DeviceSpeed {
 
 class Backend;
 
-// A point in a backend's queue.
+// A point in a backend's queue. It may be recorded again: who waits already waits for the earlier
+// point. One that was never recorded counts as reached.
 class Event {
  public:
   virtual ~Event() = default;
@@ -99,14 +100,17 @@ class Backend {
   virtual Status write_async(const Tensor& tensor, uint64_t offset,
                              std::span<const std::byte> bytes) = 0;
   virtual Status read_async(const Tensor& tensor, uint64_t offset, std::span<std::byte> bytes) = 0;
-  // Copies source, which lives in `from`'s memory, into target, in this backend's memory, after the
-  // work queued on `from`. False if there is no direct way: the caller then goes through the host.
+  // Copies source, which lives in `from`'s memory, into target, in this backend's memory: after the
+  // work queued on `from`, before later work on `from` (which may overwrite the source) and before
+  // later work here. It does not wait for work queued here that may still use the target: the
+  // caller lets `from` wait for that first. If `from` has no queue, the source has been read when
+  // this returns. False if there is no direct way: the caller then goes through the host.
   virtual Result<bool> copy_async(Backend& from, const Tensor& source, const Tensor& target) = 0;
 
   // Null where the backend has no queue: everything is done when a call returns.
   virtual std::unique_ptr<Event> create_event() { return nullptr; }
   virtual Status record(Event&) { return ok_status(); }
-  // Makes later work on this backend wait for the event.
+  // Makes later work on this backend wait for the event, which may be another backend's.
   virtual Status wait(Event&) { return ok_status(); }
 };
 

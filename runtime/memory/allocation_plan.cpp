@@ -311,15 +311,17 @@ bool AllocationPlan::pins_chunk(int pool, int chunk) const {
   return static_cast<size_t>(chunk) < pinned.size() && pinned[static_cast<size_t>(chunk)];
 }
 
+bool AllocationPlan::pins_any() const {
+  return std::any_of(pinned_.begin(), pinned_.end(),
+                     [](const std::vector<bool>& chunks) { return !chunks.empty(); });
+}
+
 bool AllocationPlan::fits(const AllocationRequest& request, std::span<const int> pool_of,
                           std::span<const PoolShape> pools) const {
   if (inputs_.size() != request.inputs.size() || steps_.size() != request.steps.size()) {
     return false;
   }
-  // Another graph's result may lie anywhere next time.
-  for (const std::vector<bool>& pinned : pinned_) {
-    if (!pinned.empty()) return false;
-  }
+  if (pins_any()) return false;  // another graph's result may lie anywhere next time
   const Walk walked = walk(request);
   if (walked.structure != structure_) return false;
   const auto holds = [&](const Place& place, int buffer_index, const Tensor& tensor) {

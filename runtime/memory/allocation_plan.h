@@ -70,6 +70,7 @@ class AllocationPlan {
   uint64_t total_bytes() const;
   // Chunks that must not move, because the plan reads another graph's results there.
   bool pins_chunk(int pool, int chunk) const;
+  bool pins_any() const;
 
   // Whether the plan serves this request as well: equal ops, equal buffer indices and flags, the
   // same results read by the same steps (not only equal shapes: two graphs with equal lists of

@@ -34,6 +34,30 @@ Result<AllocationPlan> GraphAllocator::plan(const AllocationRequest& request,
   return AllocationPlan::make(request, pool_of_, pool_shapes(), leaves);
 }
 
+bool GraphAllocator::must_grow(const AllocationPlan& plan) const {
+  for (size_t p = 0; p < pools_.size(); ++p) {
+    const std::vector<uint64_t>& need = plan.chunk_bytes()[p];
+    const std::vector<std::unique_ptr<Buffer>>& chunks = pools_[p].chunks;
+    for (size_t c = 0; c < need.size(); ++c) {
+      const uint64_t have = c < chunks.size() && chunks[c] != nullptr ? chunks[c]->size() : 0;
+      if (need[c] > have) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<const Buffer*> GraphAllocator::outgrown(const AllocationPlan& plan) const {
+  std::vector<const Buffer*> result;
+  for (size_t p = 0; p < pools_.size(); ++p) {
+    const std::vector<uint64_t>& need = plan.chunk_bytes()[p];
+    for (size_t c = 0; c < std::min(need.size(), pools_[p].chunks.size()); ++c) {
+      const Buffer* chunk = pools_[p].chunks[c].get();
+      if (chunk != nullptr && need[c] > chunk->size()) result.push_back(chunk);
+    }
+  }
+  return result;
+}
+
 Result<bool> GraphAllocator::grow(const AllocationPlan& plan) {
   bool moved = false;
   for (size_t p = 0; p < pools_.size(); ++p) {

@@ -55,6 +55,10 @@ class GraphAllocator {
   // placed (unless `leaves` allows it), or whose memory was given up since.
   Result<AllocationPlan> plan(const AllocationRequest& request,
                               UnplacedLeaves leaves = UnplacedLeaves::refused) const;
+  // Whether grow(plan) would do anything.
+  bool must_grow(const AllocationPlan& plan) const;
+  // The buffers that grow(plan) would give up for larger ones.
+  std::vector<const Buffer*> outgrown(const AllocationPlan& plan) const;
   // Makes the pools large enough for the plan. True if anything moved: what was placed in those
   // pools before is lost. The caller has made sure that nobody works in them.
   // Errors: RESOURCE_EXHAUSTED with need and have; the chunk in question is then empty, and grows
