@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/inspect.h"
+#include "cli/tokenize.h"
 #include "runtime/base/log.h"
 
 namespace strata::cli {
@@ -11,6 +12,7 @@ namespace {
 void add_all_commands(CLI::App& app, CommandContext& context) {
   // One line per subcommand, in the order of --help.
   add_inspect_command(app, context);
+  add_tokenize_command(app, context);
 }
 
 int run(int argc, char** argv) {
