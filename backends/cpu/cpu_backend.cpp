@@ -12,6 +12,8 @@ namespace {
 // splits of each.
 constexpr size_t kMaxPlans = 256;
 
+}  // namespace
+
 const KernelTable& kernels_of(Isa isa) {
   switch (isa.level) {
     case IsaLevel::avx512:
@@ -35,8 +37,6 @@ const MatmulKernels& matmul_kernels_of(Isa isa) {
   }
   return matmul_kernels_scalar();
 }
-
-}  // namespace
 
 CpuBackend::CpuBackend(const Device& device, Isa isa, int threads)
     : device_(device), kernels_(kernels_of(isa)), matmul_(matmul_kernels_of(isa)), pool_(threads) {}

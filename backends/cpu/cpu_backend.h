@@ -14,6 +14,10 @@
 
 namespace strata::cpu {
 
+// The kernels of a vector path. Requires: the processor has it.
+const KernelTable& kernels_of(Isa isa);
+const MatmulKernels& matmul_kernels_of(Isa isa);
+
 class CpuBackend final : public Backend {
  public:
   // Requires: threads >= 1, the processor has the vector path, `device` outlives the backend.

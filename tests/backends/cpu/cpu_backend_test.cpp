@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "backends/backends.h"
+#include "backends/cpu/cpu_probe.h"
 #include "tests/backends/cpu/backend_support.h"
 
 namespace strata::cpu {
@@ -254,6 +255,21 @@ TEST(CpuBackend, RefusesIdsOutOfRange) {
   const Status status = test.run(*make_cpu({}, 1).backend);
   EXPECT_EQ(status.code(), StatusCode::invalid_argument);
   EXPECT_EQ(status.message(), "get_rows: id 9 at index 1 is outside [0, 9)");
+}
+
+TEST(CpuProbe, MeasuresSomethingPlausible) {
+  ProbeOptions options;
+  options.isa = detect_isa();
+  options.seconds = 0.02;
+  options.read_bytes = uint64_t{16} << 20;
+  const DeviceSpeed speed = probe_speed(options).value();
+  // From a tenth of a small core to far above the fastest one.
+  EXPECT_GT(speed.read_bytes_per_s, 1e8);
+  EXPECT_LT(speed.read_bytes_per_s, 1e12);
+  EXPECT_GT(speed.int8_ops_per_s, 1e8);
+  EXPECT_LT(speed.int8_ops_per_s, 1e13);
+  EXPECT_GT(speed.f32_ops_per_s, 1e8);
+  EXPECT_LT(speed.f32_ops_per_s, 1e13);
 }
 
 TEST(CpuDevice, DescribesTheMachineAndItsMemory) {
