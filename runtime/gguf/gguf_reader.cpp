@@ -118,7 +118,8 @@ Status HeaderParser::read_metadata() {
     if (!metadata.index_.emplace(key, metadata.entries_.size()).second) {
       return reader_.error_at(key_offset, fmt::format("duplicate key '{}'", printable(key)));
     }
-    metadata.entries_.push_back({std::string(key), TRY(read_value())});
+    MetadataValue value = TRY(read_value());
+    metadata.entries_.push_back({std::string(key), std::move(value)});
     TRY(check_metadata_size());
   }
   return ok_status();

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "tests/support/gguf_writer.h"
 #include "tests/support/temp_dir.h"
@@ -74,18 +78,51 @@ TEST(GgufFile, ItsHeaderTravelsWithoutDataAndWithoutTheVocabulary) {
   EXPECT_THAT(as_file.status().message(), HasSubstr("past end of file"));
 }
 
-TEST(GgufFile, RealModelsOpen) {
+// The models of STRATA_MODELS_DIR, or none.
+std::vector<std::string> real_models() {
+  std::vector<std::string> paths;
   const char* folder = std::getenv("STRATA_MODELS_DIR");
-  if (folder == nullptr) GTEST_SKIP() << "STRATA_MODELS_DIR is not set";
-  size_t opened = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".gguf") continue;
-    const auto model = GgufFile::open(entry.path().string());
+  if (folder == nullptr) return paths;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".gguf") paths.push_back(entry.path().string());
+  }
+  return paths;
+}
+
+TEST(GgufFile, RealModelsOpenAtOnce) {
+  if (real_models().empty()) GTEST_SKIP() << "no model in STRATA_MODELS_DIR";
+  for (const std::string& path : real_models()) {
+    const auto start = std::chrono::steady_clock::now();
+    const auto model = GgufFile::open(path);
+    const auto elapsed = std::chrono::steady_clock::now() - start;
     ASSERT_TRUE(model.ok()) << model.status().to_string();
     EXPECT_FALSE(model.value()->tensors().empty());
-    ++opened;
+    EXPECT_LT(elapsed, std::chrono::seconds(1)) << path;
   }
-  if (opened == 0) GTEST_SKIP() << "no model in " << folder;
+}
+
+// A cut copy has the header and the size of a real one, its data being holes that take no disk.
+TEST(GgufFile, RealModelsCutShortAreRefused) {
+  if (real_models().empty()) GTEST_SKIP() << "no model in STRATA_MODELS_DIR";
+  const TempDir dir;
+  for (const std::string& path : real_models()) {
+    const auto file = MappedFile::open(path).value();
+    const GgufHeader header = parse_header(file->bytes(), path).value();
+    const std::string start(reinterpret_cast<const char*>(file->bytes().data()),
+                            static_cast<size_t>(header.header_bytes));
+    const std::string copy = dir.write("copy.gguf", start);
+    std::filesystem::resize_file(copy, file->size());
+    ASSERT_TRUE(GgufFile::open(copy).ok());
+    for (const uint64_t size : {file->size() - 1, file->size() - 4096, file->size() / 2,
+                                header.header_bytes, uint64_t{100}, uint64_t{0}}) {
+      std::filesystem::resize_file(copy, size);
+      const auto cut = GgufFile::open(copy);
+      ASSERT_FALSE(cut.ok()) << path << " cut to " << size;
+      EXPECT_THAT(cut.status().message(),
+                  HasSubstr(size >= header.header_bytes ? "past end of file" : ""));
+    }
+  }
 }
 
 }  // namespace
