@@ -1,0 +1,203 @@
+#include "backends/remote/channel.h"
+
+#include <fmt/format.h>
+#include <grpc/support/log.h>
+#include <grpcpp/grpcpp.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "backends/remote/activation_stream.h"
+#include "backends/remote/token.h"
+#include "runtime/base/log.h"
+
+namespace strata::remote {
+namespace {
+
+constexpr const char* kTokenKey = "strata-token";
+constexpr const char* kCallerKey = "strata-node";
+
+// A ping after 1 s of silence, given up 3 s later: a frozen peer is found within the 5 s of the
+// fault matrix, and one that stops for a second is forgiven.
+constexpr int kKeepaliveTimeMs = 1000;
+constexpr int kKeepaliveTimeoutMs = 3000;
+// The whole of one piece in flight without waiting for the window to open.
+constexpr int kWindowBytes = 4 << 20;
+constexpr int kHttp2FrameBytes = 1 << 20;
+constexpr int kReadChunkBytes = 64 << 10;
+constexpr int kHandshakeTimeoutMs = 10'000;
+constexpr int kConcurrentCallsMax = 1024;
+
+// gRPC writes its own lines to standard error; what matters of them reaches the user as a Status.
+void route_grpc_log() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    gpr_set_log_function(
+        [](gpr_log_func_args* args) { log::debug("grpc: {}", std::string_view(args->message)); });
+  });
+}
+
+template <typename Set>
+void set_common_options(const Set& set) {
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
+  set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
+  set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
+}
+
+// Why nothing could listen: binds by hand, which says what gRPC does not.
+Status explain_bind(const Address& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(address.port);
+  if (const int error = ::getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found)) {
+    return invalid_argument(fmt::format("cannot listen on {}: host '{}' is not known: {}",
+                                        address.text(), address.host, ::gai_strerror(error)));
+  }
+  int bind_error = 0;
+  for (const addrinfo* each = found; each != nullptr && bind_error == 0; each = each->ai_next) {
+    const int fd = ::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) continue;
+    const int on = 1;
+    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (::bind(fd, each->ai_addr, each->ai_addrlen) != 0 || ::listen(fd, 1) != 0) {
+      bind_error = errno;
+    }
+    ::close(fd);
+  }
+  ::freeaddrinfo(found);
+  if (bind_error == EADDRINUSE) {
+    return {StatusCode::already_exists,
+            fmt::format("cannot listen on {}: the port is taken", address.text()),
+            "choose another with --listen HOST:PORT, or end the program that holds it"};
+  }
+  if (bind_error == EADDRNOTAVAIL) {
+    return invalid_argument(
+        fmt::format("cannot listen on {}: not an address of this machine", address.text()));
+  }
+  if (bind_error == EACCES) {
+    return invalid_argument(
+        fmt::format("cannot listen on {}: ports below 1024 need root", address.text()),
+        "choose a port from 1024 on");
+  }
+  return unavailable(fmt::format("cannot listen on {}: {}", address.text(),
+                                 bind_error != 0 ? std::strerror(bind_error) : "unknown reason"));
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> open_channel(const Address& address) {
+  route_grpc_log();
+  grpc::ChannelArguments arguments;
+  set_common_options([&](const char* key, int value) { arguments.SetInt(key, value); });
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
+  arguments.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Never through a proxy of the environment: nodes reach each other directly.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  return grpc::CreateCustomChannel(address.text(), grpc::InsecureChannelCredentials(), arguments);
+}
+
+Status wait_connected(grpc::Channel& channel, const Address& address, std::string_view who,
+                      std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::system_clock::now() + timeout;
+  for (;;) {
+    const grpc_connectivity_state state = channel.GetState(true);
+    if (state == GRPC_CHANNEL_READY) return ok_status();
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) {
+      return unavailable(fmt::format("cannot reach {} at {}", who, address.text()),
+                         "is it running, and is that its address?");
+    }
+    if (!channel.WaitForStateChange(state, deadline)) {
+      return unavailable(
+          fmt::format("cannot reach {} at {} within {} ms", who, address.text(), timeout.count()),
+          "is the address right, and does a firewall let the port through?");
+    }
+  }
+}
+
+void add_credentials(grpc::ClientContext& context, const std::string& token,
+                     const std::string& caller) {
+  context.AddMetadata(kTokenKey, token);
+  context.AddMetadata(kCallerKey, caller);
+}
+
+Status check_caller(const grpc::ServerContextBase& context, const std::string& token) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kTokenKey);
+  if (found == metadata.end()) {
+    return {StatusCode::unauthenticated, "the call carries no token",
+            "give the cluster's token with --token-file or STRATA_TOKEN"};
+  }
+  if (tokens_equal({found->second.data(), found->second.size()}, token)) return ok_status();
+  return {StatusCode::unauthenticated, "the token is not this cluster's",
+          "give the coordinator's token with --token-file or STRATA_TOKEN"};
+}
+
+std::string caller_name(const grpc::ServerContextBase& context) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(kCallerKey);
+  if (found == metadata.end()) return "?";
+  std::string name(found->second.data(), std::min<size_t>(found->second.size(), 63));
+  for (char& c : name) {
+    if (c < 0x20 || c == 0x7f) c = '?';
+  }
+  return name;
+}
+
+Result<std::unique_ptr<RpcServer>> RpcServer::start(const ServerOptions& options) {
+  route_grpc_log();
+  TRY(check_exposure(options.listen, options.insecure_network));
+  grpc::ServerBuilder builder;
+  set_common_options([&](const char* key, int value) { builder.AddChannelArgument(key, value); });
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
+  builder.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
+  // Two servers on one port would share its connections without a word.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kConcurrentCallsMax);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kKeepaliveTimeMs / 2);
+  // Nobody here compresses; a peer that does could make a lot of memory of little.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  int port = 0;
+  builder.AddListeningPort(options.listen.text(), grpc::InsecureServerCredentials(), &port);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
+  if (options.streams != nullptr) options.streams->register_with(builder);
+  std::unique_ptr<RpcServer> server(new RpcServer());
+  server->server_ = builder.BuildAndStart();
+  if (!server->server_ || port == 0) {
+    if (options.streams != nullptr) options.streams->stop();
+    return explain_bind(options.listen);
+  }
+  server->address_ = options.listen;
+  server->address_.port = static_cast<uint16_t>(port);
+  server->streams_ = options.streams;
+  if (options.streams != nullptr) options.streams->start();
+  return server;
+}
+
+RpcServer::~RpcServer() { shutdown(std::chrono::milliseconds(0)); }
+
+void RpcServer::shutdown(std::chrono::milliseconds grace) {
+  if (down_ || !server_) return;
+  down_ = true;
+  server_->Shutdown(std::chrono::system_clock::now() + grace);
+  if (streams_ != nullptr) streams_->stop();
+  server_->Wait();
+}
+
+}  // namespace strata::remote

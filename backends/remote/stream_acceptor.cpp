@@ -1,0 +1,230 @@
+// The receiving end of a node's streams; see activation_stream.h.
+//
+// One Call per stream and one that waits for the next, all on one completion queue and one thread.
+// A tag is a pointer to one of the call's events. A call deletes itself when its last event is in.
+#include <fmt/format.h>
+#include <grpcpp/grpcpp.h>
+
+#include <array>
+#include <thread>
+
+#include "backends/remote/activation_stream.h"
+#include "backends/remote/stream_slices.h"
+#include "backends/remote/wire.h"
+#include "runtime/base/mutex.h"
+#include "strata/v1/stage.grpc.pb.h"
+
+namespace strata::remote {
+namespace {
+
+using RawService =
+    v1::Stage::WithRawMethod_Steps<v1::Stage::WithRawMethod_Results<v1::Stage::Service>>;
+
+class Call;
+
+enum class CallEvent { accepted, greeted, read, finished, done };
+
+struct CallTag {
+  Call* call = nullptr;
+  CallEvent event = CallEvent::accepted;
+};
+
+// What the calls of one acceptor share.
+struct Shared {
+  std::string token;
+  StreamHandler* handler = nullptr;
+  RawService service;
+  std::unique_ptr<grpc::ServerCompletionQueue> events;
+
+  // Calls that still expect an event. The queue must outlive them: gRPC aborts on an operation
+  // that begins after a queue's shutdown.
+  Mutex mutex;
+  CondVar changed;
+  int live_calls STRATA_GUARDED_BY(mutex) = 0;
+};
+
+class Call {
+ public:
+  // Waits for a stream of `method`. Owned by itself from here on.
+  static void wait_for(Shared& shared, StreamMethod method) {
+    auto* call = new Call(shared, method);
+    call->context_.AsyncNotifyWhenDone(&call->tags_[4]);
+    if (method == StreamMethod::steps) {
+      shared.service.RequestSteps(&call->context_, &call->stream_, shared.events.get(),
+                                  shared.events.get(), &call->tags_[0]);
+    } else {
+      shared.service.RequestResults(&call->context_, &call->stream_, shared.events.get(),
+                                    shared.events.get(), &call->tags_[0]);
+    }
+  }
+
+  void on_event(CallEvent event, bool ok) {
+    switch (event) {
+      case CallEvent::accepted:
+        on_accepted(ok);
+        return;
+      case CallEvent::greeted:
+        break;  // a failure shows in the read
+      case CallEvent::read:
+        on_read(ok);
+        break;
+      case CallEvent::finished:
+        finished_ = true;
+        finish_sent_ = ok;
+        break;
+      case CallEvent::done:
+        done_ = true;
+        break;
+    }
+    --pending_;
+    if (pending_ == 0 && finished_ && done_) close();
+  }
+
+ private:
+  Call(Shared& shared, StreamMethod method)
+      : shared_(shared),
+        method_(method),
+        stream_(&context_),
+        assembler_(method == StreamMethod::steps ? FrameKind::step : FrameKind::result) {
+    for (size_t i = 0; i < tags_.size(); ++i) tags_[i] = {this, static_cast<CallEvent>(i)};
+    MutexLock lock(shared.mutex);
+    ++shared.live_calls;
+  }
+  ~Call() {
+    MutexLock lock(shared_.mutex);
+    --shared_.live_calls;
+    shared_.changed.notify_all();
+  }
+
+  void on_accepted(bool ok) {
+    if (!ok) {  // the server shuts down; gRPC then sends no `done`
+      delete this;
+      return;
+    }
+    wait_for(shared_, method_);
+    ++pending_;  // done
+    const Status allowed = check_caller(context_, shared_.token);
+    if (!allowed.ok()) {
+      finish(allowed);
+      return;
+    }
+    open_ = true;
+    caller_ = caller_name(context_);
+    context_.AddInitialMetadata(kAcceptedKey, "1");
+    ++pending_;
+    stream_.SendInitialMetadata(&tags_[1]);
+    read();
+  }
+
+  void read() {
+    ++pending_;
+    stream_.Read(&message_, &tags_[2]);
+  }
+
+  void on_read(bool ok) {
+    if (!ok) {  // the caller's orderly end, or a broken connection: `done` tells
+      finish(ok_status());
+      return;
+    }
+    Status status = take_message();
+    if (status.ok()) {
+      read();
+    } else {
+      finish(std::move(status));
+    }
+  }
+
+  Status take_message() {
+    std::optional<Frame> frame = TRY(add_buffer(assembler_, message_));
+    message_.Clear();
+    if (!frame) return ok_status();
+    return shared_.handler->on_frame(method_, caller_, std::move(*frame));
+  }
+
+  void finish(Status status) {
+    status_ = std::move(status);
+    ++pending_;
+    stream_.Finish(to_grpc(status_), &tags_[3]);
+  }
+
+  void close() {
+    if (open_) {
+      const bool broken = status_.ok() && (context_.IsCancelled() || !finish_sent_);
+      shared_.handler->on_closed(
+          method_, caller_,
+          broken ? unavailable(fmt::format("the connection from {} broke", caller_)) : status_);
+    }
+    delete this;
+  }
+
+  Shared& shared_;
+  const StreamMethod method_;
+  grpc::ServerContext context_;
+  grpc::ServerAsyncReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer> stream_;
+  FrameAssembler assembler_;
+  grpc::ByteBuffer message_;
+  std::array<CallTag, 5> tags_;  // by CallEvent
+  std::string caller_;
+  Status status_;
+  int pending_ = 0;
+  bool open_ = false;  // the token was right: the handler hears of the end
+  bool finished_ = false;
+  bool finish_sent_ = false;
+  bool done_ = false;
+};
+
+class Acceptor final : public StreamAcceptor {
+ public:
+  Acceptor(std::string token, StreamHandler& handler) {
+    shared_.token = std::move(token);
+    shared_.handler = &handler;
+  }
+  ~Acceptor() override { stop(); }
+
+  void register_with(grpc::ServerBuilder& builder) override {
+    builder.RegisterService(&shared_.service);
+    shared_.events = builder.AddCompletionQueue();
+  }
+
+  void start() override {
+    Call::wait_for(shared_, StreamMethod::steps);
+    Call::wait_for(shared_, StreamMethod::results);
+    thread_ = std::thread([this]() noexcept { run(); });
+  }
+
+  void stop() override {
+    if (!shared_.events) return;
+    {
+      MutexLock lock(shared_.mutex);
+      while (shared_.live_calls > 0) shared_.changed.wait(shared_.mutex);
+    }
+    shared_.events->Shutdown();
+    if (thread_.joinable()) {
+      thread_.join();
+    } else {
+      run();
+    }
+    shared_.events.reset();
+  }
+
+ private:
+  void run() {
+    void* tag = nullptr;
+    bool ok = false;
+    while (shared_.events->Next(&tag, &ok)) {
+      const auto* event = static_cast<const CallTag*>(tag);
+      event->call->on_event(event->event, ok);
+    }
+  }
+
+  Shared shared_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamAcceptor> StreamAcceptor::create(std::string token, StreamHandler& handler) {
+  return std::make_unique<Acceptor>(std::move(token), handler);
+}
+
+}  // namespace strata::remote

@@ -1,0 +1,288 @@
+// Join's records: cluster_records.h to messages and back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "backends/remote/channel.h"
+#include "backends/remote/wire.h"
+#include "backends/remote/wire_fields.h"
+
+namespace strata::remote {
+namespace {
+
+constexpr int kDevicesMax = 256;
+constexpr int kModelsMax = 4096;
+constexpr int kGroupsMax = 1024;
+constexpr std::array<std::string_view, 4> kKvTypes = {"f32", "f16", "q8_0", "q4_0"};
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+void put(const Hello& hello, v1::Hello& out) {
+  out.set_name(hello.name);
+  out.set_identity(hello.identity);
+  put_version(hello.version, *out.mutable_version());
+  out.set_listen_address(hello.listen_address);
+  for (const DeviceReport& device : hello.devices) put_device(device, *out.add_devices());
+  for (const ModelName& model : hello.models) *out.add_models() = to_proto(model);
+  out.set_memory_limit_bytes(hello.memory_limit_bytes);
+  out.set_last_epoch(hello.last_epoch);
+  out.set_threads(hello.threads);
+  out.set_process_id(hello.process_id);
+  out.set_held_model_digest(hello.held_model_digest);
+  put_range(hello.held_range, *out.mutable_held_range());
+}
+
+Status check_identity(const std::string& identity) {
+  const bool good =
+      identity.size() == 32 && std::all_of(identity.begin(), identity.end(), [](char c) {
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+      });
+  return good ? ok_status()
+              : invalid_argument("hello: the identity is not 32 lower-case hex digits");
+}
+
+Result<FromWorker> take(const v1::Hello& in) {
+  Hello hello;
+  hello.version = take_version(in.version());
+  hello.name = in.name();
+  // The name of a peer of another major version may follow other rules: its version is what the
+  // coordinator should refuse it for.
+  if (hello.version.major == kProtocolVersion.major) TRY(check_node_name(hello.name));
+  hello.name = peer_text(hello.name);
+  hello.identity = in.identity();
+  TRY(check_identity(hello.identity));
+  const Address listen = TRY(
+      parse_address(in.listen_address(), AddressUse::dial).with_context("hello: listen_address"));
+  hello.listen_address = listen.text();
+  if (in.devices_size() > kDevicesMax || in.models_size() > kModelsMax) {
+    return invalid_argument(fmt::format("hello: {} devices and {} models; at most {} and {}",
+                                        in.devices_size(), in.models_size(), kDevicesMax,
+                                        kModelsMax));
+  }
+  for (const v1::Device& device : in.devices()) hello.devices.push_back(TRY(take_device(device)));
+  for (const v1::ModelName& model : in.models()) hello.models.push_back(TRY(from_proto(model)));
+  hello.memory_limit_bytes = in.memory_limit_bytes();
+  hello.last_epoch = in.last_epoch();
+  hello.threads = in.threads();
+  hello.process_id = in.process_id();
+  hello.held_model_digest = in.held_model_digest();
+  if (!hello.held_model_digest.empty()) TRY(check_digest(hello.held_model_digest));
+  hello.held_range = TRY(take_range(in.held_range()));
+  return FromWorker(std::move(hello));
+}
+
+FromWorker take(const v1::Heartbeat& in) {
+  Heartbeat beat;
+  beat.epoch = in.epoch();
+  beat.progress = in.progress();
+  beat.steps_done = in.steps_done();
+  beat.used_bytes = in.used_bytes();
+  beat.free_bytes = in.free_bytes();
+  if (in.has_load()) beat.load = take_load(in.load());
+  beat.busy = in.busy();
+  return beat;
+}
+
+void put(const Heartbeat& beat, v1::Heartbeat& out) {
+  out.set_epoch(beat.epoch);
+  out.set_progress(beat.progress);
+  out.set_steps_done(beat.steps_done);
+  out.set_used_bytes(beat.used_bytes);
+  out.set_free_bytes(beat.free_bytes);
+  if (beat.load) put_load(*beat.load, *out.mutable_load());
+  out.set_busy(beat.busy);
+}
+
+void put(const LoadStage& load, v1::LoadStage& out) {
+  out.set_epoch(load.epoch);
+  *out.mutable_model() = to_proto(load.model);
+  put_range(load.range, *out.mutable_range());
+  out.set_kv_type(load.kv_type);
+  out.set_context_tokens(load.context_tokens);
+  out.mutable_blocks_per_group()->Assign(load.blocks_per_group.begin(),
+                                         load.blocks_per_group.end());
+  out.set_max_step_tokens(load.max_step_tokens);
+  out.set_max_sequences(load.max_sequences);
+  out.set_threads(load.threads);
+}
+
+Result<LoadStage> take(const v1::LoadStage& in) {
+  LoadStage load;
+  load.epoch = in.epoch();
+  load.model = TRY(from_proto(in.model()).with_context("load_stage"));
+  load.range = TRY(take_range(in.range()).with_context("load_stage"));
+  load.kv_type = in.kv_type();
+  if (std::find(kKvTypes.begin(), kKvTypes.end(), load.kv_type) == kKvTypes.end()) {
+    return invalid_argument(fmt::format("load_stage: kv_type '{}' is not f32, f16, q8_0 or q4_0",
+                                        peer_text(load.kv_type)));
+  }
+  if (in.blocks_per_group_size() > kGroupsMax) {
+    return invalid_argument(fmt::format("load_stage: {} KV groups are more than {}",
+                                        in.blocks_per_group_size(), kGroupsMax));
+  }
+  load.context_tokens = in.context_tokens();
+  load.blocks_per_group.assign(in.blocks_per_group().begin(), in.blocks_per_group().end());
+  load.max_step_tokens = in.max_step_tokens();
+  load.max_sequences = in.max_sequences();
+  if (load.context_tokens == 0 || load.max_step_tokens == 0 || load.max_sequences == 0) {
+    return invalid_argument(fmt::format(
+        "load_stage: context_tokens {}, max_step_tokens {} and max_sequences {} must be positive",
+        load.context_tokens, load.max_step_tokens, load.max_sequences));
+  }
+  load.threads = in.threads();
+  if (load.threads > 4096) {
+    return invalid_argument(fmt::format("load_stage: {} threads are more than 4096", load.threads));
+  }
+  return load;
+}
+
+void put(const Peer& peer, v1::Peer& out) {
+  out.set_node(peer.node);
+  out.set_address(peer.address);
+}
+
+Result<Peer> take(const v1::Peer& in, std::string_view what) {
+  if (in.address().empty()) return Peer{};
+  TRY(check_node_name(in.node()).with_context(what));
+  const Address address = TRY(parse_address(in.address(), AddressUse::dial).with_context(what));
+  return Peer{in.node(), address.text()};
+}
+
+Result<StartEpoch> take(const v1::StartEpoch& in) {
+  StartEpoch start;
+  start.epoch = in.epoch();
+  start.stage_index = in.stage_index();
+  start.stage_count = in.stage_count();
+  if (start.stage_index >= start.stage_count) {
+    return invalid_argument(
+        fmt::format("start_epoch: stage {} of {}", start.stage_index, start.stage_count));
+  }
+  start.next = TRY(take(in.next(), "start_epoch: next"));
+  start.head = TRY(take(in.head(), "start_epoch: head"));
+  return start;
+}
+
+Result<Welcome> take(const v1::Welcome& in) {
+  Welcome welcome;
+  welcome.cluster_id = peer_text(in.cluster_id());
+  welcome.version = take_version(in.version());
+  welcome.epoch = in.epoch();
+  welcome.heartbeat_ms = in.heartbeat_ms();
+  if (welcome.heartbeat_ms < 10 || welcome.heartbeat_ms > 60'000) {
+    return invalid_argument(
+        fmt::format("welcome: heartbeat_ms {} is not in 10..60000", welcome.heartbeat_ms));
+  }
+  return welcome;
+}
+
+}  // namespace
+
+v1::ModelName to_proto(const ModelName& record) {
+  v1::ModelName out;
+  out.set_base_name(record.base_name);
+  out.set_digest(record.digest);
+  return out;
+}
+
+Result<ModelName> from_proto(const v1::ModelName& message) {
+  ModelName model{message.base_name(), message.digest()};
+  TRY(check_model_name(model));
+  return model;
+}
+
+v1::FromWorker to_proto(const FromWorker& record) {
+  v1::FromWorker out;
+  std::visit(Overloaded{
+                 [&](const Hello& hello) { put(hello, *out.mutable_hello()); },
+                 [&](const Heartbeat& beat) { put(beat, *out.mutable_heartbeat()); },
+                 [&](const CommandDone& done) {
+                   out.mutable_done()->set_command_id(done.command_id);
+                   out.mutable_done()->set_epoch(done.epoch);
+                   put_failure(done.status, *out.mutable_done()->mutable_status());
+                   put_memory(done.memory, *out.mutable_done()->mutable_memory());
+                 },
+                 [&](const PeerLost& lost) {
+                   out.mutable_peer_lost()->set_epoch(lost.epoch);
+                   out.mutable_peer_lost()->set_peer(lost.peer);
+                   put_failure(lost.status, *out.mutable_peer_lost()->mutable_status());
+                 },
+                 [&](const Leaving& leaving) { out.mutable_leaving()->set_reason(leaving.reason); },
+             },
+             record);
+  return out;
+}
+
+Result<FromWorker> from_proto(const v1::FromWorker& message) {
+  switch (message.message_case()) {
+    case v1::FromWorker::kHello:
+      return take(message.hello());
+    case v1::FromWorker::kHeartbeat:
+      return take(message.heartbeat());
+    case v1::FromWorker::kDone:
+      return FromWorker(CommandDone{message.done().command_id(), message.done().epoch(),
+                                    take_failure(message.done().status()),
+                                    take_memory(message.done().memory())});
+    case v1::FromWorker::kPeerLost:
+      return FromWorker(PeerLost{message.peer_lost().epoch(), peer_text(message.peer_lost().peer()),
+                                 take_failure(message.peer_lost().status())});
+    case v1::FromWorker::kLeaving:
+      return FromWorker(Leaving{peer_text(message.leaving().reason())});
+    case v1::FromWorker::MESSAGE_NOT_SET:
+      break;
+  }
+  return invalid_argument("a worker's message that this coordinator does not know");
+}
+
+v1::ToWorker to_proto(const ToWorker& record) {
+  v1::ToWorker out;
+  out.set_command_id(record.command_id);
+  std::visit(
+      Overloaded{
+          [&](const Welcome& welcome) {
+            v1::Welcome& message = *out.mutable_welcome();
+            message.set_cluster_id(welcome.cluster_id);
+            put_version(welcome.version, *message.mutable_version());
+            message.set_epoch(welcome.epoch);
+            message.set_heartbeat_ms(welcome.heartbeat_ms);
+          },
+          [&](const LoadStage& load) { put(load, *out.mutable_load_stage()); },
+          [&](const StartEpoch& start) {
+            v1::StartEpoch& message = *out.mutable_start_epoch();
+            message.set_epoch(start.epoch);
+            message.set_stage_index(start.stage_index);
+            message.set_stage_count(start.stage_count);
+            put(start.next, *message.mutable_next());
+            put(start.head, *message.mutable_head());
+          },
+          [&](const Unload& unload) { out.mutable_unload()->set_epoch(unload.epoch); },
+          [&](const Shutdown& shutdown) { out.mutable_shutdown()->set_reason(shutdown.reason); },
+      },
+      record.command);
+  return out;
+}
+
+Result<ToWorker> from_proto(const v1::ToWorker& message) {
+  const uint64_t id = message.command_id();
+  switch (message.message_case()) {
+    case v1::ToWorker::kWelcome:
+      return ToWorker{id, TRY(take(message.welcome()))};
+    case v1::ToWorker::kLoadStage:
+      return ToWorker{id, TRY(take(message.load_stage()))};
+    case v1::ToWorker::kStartEpoch:
+      return ToWorker{id, TRY(take(message.start_epoch()))};
+    case v1::ToWorker::kUnload:
+      return ToWorker{id, Unload{message.unload().epoch()}};
+    case v1::ToWorker::kShutdown:
+      return ToWorker{id, Shutdown{peer_text(message.shutdown().reason())}};
+    case v1::ToWorker::MESSAGE_NOT_SET:
+      break;
+  }
+  return unimplemented("the coordinator sent a command that this worker does not know",
+                       "run the same release of strata on both sides");
+}
+
+}  // namespace strata::remote

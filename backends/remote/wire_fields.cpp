@@ -1,0 +1,131 @@
+#include "backends/remote/wire_fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "backends/remote/wire.h"
+
+namespace strata::remote {
+namespace {
+
+constexpr int32_t kLayersMax = 1 << 16;
+constexpr auto kStatusCodeMax = static_cast<int32_t>(StatusCode::unauthenticated);
+
+}  // namespace
+
+grpc::Status to_grpc(const Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return {static_cast<grpc::StatusCode>(status.code()), status.message(), status.hint()};
+}
+
+Status from_grpc(const grpc::Status& status) {
+  if (status.ok()) return ok_status();
+  const auto code = static_cast<int32_t>(status.error_code());
+  const bool known = code > 0 && code <= kStatusCodeMax;
+  return {known ? static_cast<StatusCode>(code) : StatusCode::unknown,
+          peer_text(status.error_message()), peer_text(status.error_details())};
+}
+
+std::string peer_text(const std::string& text) {
+  std::string out = text.substr(0, kPeerTextBytesMax);
+  for (char& c : out) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
+  }
+  return out;
+}
+
+void put_failure(const Status& status, v1::Failure& out) {
+  out.set_code(static_cast<int32_t>(status.code()));
+  out.set_message(status.message());
+  out.set_hint(status.hint());
+}
+
+Status take_failure(const v1::Failure& in) {
+  if (in.code() == 0) return ok_status();
+  const bool known = in.code() > 0 && in.code() <= kStatusCodeMax;
+  return {known ? static_cast<StatusCode>(in.code()) : StatusCode::unknown, peer_text(in.message()),
+          peer_text(in.hint())};
+}
+
+void put_version(const Version& version, v1::Version& out) {
+  out.set_major(version.major);
+  out.set_minor(version.minor);
+  out.set_patch(version.patch);
+  out.set_numerics_version(version.numerics_version);
+}
+
+Version take_version(const v1::Version& in) {
+  return {in.major(), in.minor(), in.patch(), in.numerics_version()};
+}
+
+void put_device(const DeviceReport& device, v1::Device& out) {
+  out.set_name(device.name);
+  out.set_description(device.description);
+  out.set_kind(static_cast<uint32_t>(device.kind));
+  out.set_total_bytes(device.memory.total_bytes);
+  out.set_free_bytes(device.memory.free_bytes);
+  out.mutable_speed()->set_read_bytes_per_s(device.speed.read_bytes_per_s);
+  out.mutable_speed()->set_int8_ops_per_s(device.speed.int8_ops_per_s);
+  out.mutable_speed()->set_f32_ops_per_s(device.speed.f32_ops_per_s);
+}
+
+Result<DeviceReport> take_device(const v1::Device& in) {
+  if (in.kind() > static_cast<uint32_t>(DeviceKind::gpu)) {
+    return invalid_argument(
+        fmt::format("device '{}': kind {} is not known", peer_text(in.name()), in.kind()));
+  }
+  DeviceReport device;
+  device.name = peer_text(in.name());
+  device.description = peer_text(in.description());
+  device.kind = static_cast<DeviceKind>(in.kind());
+  device.memory = {in.free_bytes(), in.total_bytes()};
+  device.speed = {in.speed().read_bytes_per_s(), in.speed().int8_ops_per_s(),
+                  in.speed().f32_ops_per_s()};
+  for (const double speed :
+       {device.speed.read_bytes_per_s, device.speed.int8_ops_per_s, device.speed.f32_ops_per_s}) {
+    if (!std::isfinite(speed) || speed < 0) {
+      return invalid_argument(
+          fmt::format("device '{}': speed {} is not a rate", device.name, speed));
+    }
+  }
+  return device;
+}
+
+void put_range(const LayerRange& range, v1::LayerRange& out) {
+  out.set_begin(range.begin);
+  out.set_end(range.end);
+  out.set_has_embedding(range.has_embedding);
+  out.set_has_head(range.has_head);
+}
+
+Result<LayerRange> take_range(const v1::LayerRange& in) {
+  if (in.begin() < 0 || in.end() < in.begin() || in.end() > kLayersMax) {
+    return invalid_argument(fmt::format("layers [{}, {}) are no range within [0, {})", in.begin(),
+                                        in.end(), kLayersMax));
+  }
+  return LayerRange{in.begin(), in.end(), in.has_embedding(), in.has_head()};
+}
+
+void put_load(const LoadProgress& load, v1::LoadProgress& out) {
+  out.set_done_bytes(load.done_bytes);
+  out.set_total_bytes(load.total_bytes);
+  out.set_received_bytes(load.received_bytes);
+}
+
+LoadProgress take_load(const v1::LoadProgress& in) {
+  return {in.done_bytes(), in.total_bytes(), in.received_bytes()};
+}
+
+void put_memory(const StageMemory& memory, v1::StageMemory& out) {
+  out.set_weights_bytes(memory.weights_bytes);
+  out.set_cache_bytes(memory.cache_bytes);
+  out.set_compute_bytes(memory.compute_bytes);
+  out.set_received_bytes(memory.received_bytes);
+}
+
+StageMemory take_memory(const v1::StageMemory& in) {
+  return {in.weights_bytes(), in.cache_bytes(), in.compute_bytes(), in.received_bytes()};
+}
+
+}  // namespace strata::remote

@@ -1,0 +1,38 @@
+// Fields that several messages share; for wire_*.cpp only.
+#pragma once
+
+#include <string>
+
+#include "backends/remote/cluster_records.h"
+#include "strata/v1/cluster.pb.h"
+#include "strata/v1/types.pb.h"
+
+namespace strata::remote {
+
+// Texts of a peer that are shown to people: cut at this many bytes.
+inline constexpr size_t kPeerTextBytesMax = 4096;
+
+void put_failure(const Status& status, v1::Failure& out);
+// A code that gRPC does not have becomes UNKNOWN: it is an error all the same.
+Status take_failure(const v1::Failure& in);
+
+void put_version(const Version& version, v1::Version& out);
+Version take_version(const v1::Version& in);
+
+void put_device(const DeviceReport& device, v1::Device& out);
+Result<DeviceReport> take_device(const v1::Device& in);
+
+void put_range(const LayerRange& range, v1::LayerRange& out);
+// Errors: INVALID_ARGUMENT "layers [5, 3)".
+Result<LayerRange> take_range(const v1::LayerRange& in);
+
+void put_load(const LoadProgress& load, v1::LoadProgress& out);
+LoadProgress take_load(const v1::LoadProgress& in);
+
+void put_memory(const StageMemory& memory, v1::StageMemory& out);
+StageMemory take_memory(const v1::StageMemory& in);
+
+// A peer's text, cut short and without control characters but line breaks.
+std::string peer_text(const std::string& text);
+
+}  // namespace strata::remote

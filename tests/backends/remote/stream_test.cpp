@@ -1,0 +1,277 @@
+// Streams between two ends on loopback: frames of all sizes in order, refusals in words, and a peer
+// that dies or goes noticed at once. The peer that is killed is a child process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <deque>
+#include <thread>
+
+#include "backends/remote/remote_stage.h"
+#include "runtime/base/mutex.h"
+
+namespace strata::remote {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// Values of one type, waited for with a limit.
+template <typename T>
+class Inbox {
+ public:
+  void put(T value) {
+    MutexLock lock(mutex_);
+    values_.push_back(std::move(value));
+    changed_.notify_all();
+  }
+  std::optional<T> take(milliseconds limit = milliseconds(10'000)) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    MutexLock lock(mutex_);
+    while (values_.empty()) {
+      if (!changed_.wait_until(mutex_, deadline)) return std::nullopt;
+    }
+    T value = std::move(values_.front());
+    values_.pop_front();
+    return value;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<T> values_ STRATA_GUARDED_BY(mutex_);
+};
+
+class Node final : public PipelineHandler {
+ public:
+  explicit Node(std::string token = "secret", uint64_t epoch = 4)
+      : epoch_(epoch), receiver_(std::move(token), *this) {
+    ServerOptions options;
+    options.listen = {"127.0.0.1", 0};
+    options.streams = receiver_.acceptor();
+    server_ = RpcServer::start(options).value();
+  }
+  ~Node() override { stop(); }
+  void stop() { server_->shutdown(milliseconds(0)); }
+
+  Status on_step(const std::string& from, StepFrame frame) override {
+    TRY(check_epoch(frame.plan.epoch, epoch_));
+    last_from_ = from;
+    steps.put(std::move(frame));
+    return ok_status();
+  }
+  Status on_result(const std::string&, StepResult result) override {
+    results.put(std::move(result));
+    return ok_status();
+  }
+  void on_stream_closed(const std::string& from, StreamMethod, const Status& why) override {
+    closed.put({from, why});
+  }
+
+  RemoteOptions options(const std::string& token = "secret") const {
+    RemoteOptions out;
+    out.address = server_->address();
+    out.peer = "node-b";
+    out.caller = "node-a";
+    out.token = token;
+    return out;
+  }
+  const std::string& last_from() const { return last_from_; }
+
+  Inbox<StepFrame> steps;
+  Inbox<StepResult> results;
+  Inbox<std::pair<std::string, Status>> closed;
+
+ private:
+  const uint64_t epoch_;
+  std::string last_from_;
+  PipelineReceiver receiver_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+StepFrame make_step(uint64_t step_id, uint32_t n_tokens, uint32_t n_embd, uint64_t epoch = 4) {
+  StepFrame frame;
+  frame.plan.epoch = epoch;
+  frame.plan.step_id = step_id;
+  frame.plan.rows = {{0, 0, n_tokens, StepRow::sample}};
+  frame.plan.tokens.assign(n_tokens, 1);
+  frame.activations.resize(uint64_t{n_tokens} * n_embd);
+  for (size_t i = 0; i < frame.activations.size(); ++i) {
+    frame.activations[i] = static_cast<float>(i % 1021) + static_cast<float>(step_id);
+  }
+  return frame;
+}
+
+TEST(Stream, CarriesFramesOfAllSizesInOrder) {
+  Node node;
+  auto stage = RemoteStage::connect(node.options(), {});
+  ASSERT_TRUE(stage.ok()) << stage.status().to_string();
+  // 2.3 kB, 5.9 kB, 64 KiB and a bit, 5.2 MB in pieces, and small ones after it.
+  const std::vector<uint32_t> tokens = {1, 4, 29, 2, 2304, 1, 3, 512, 1};
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    stage.value()->submit(make_step(i + 1, tokens[i], 576));
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const auto got = node.steps.take();
+    ASSERT_TRUE(got.has_value()) << i;
+    const StepFrame sent = make_step(i + 1, tokens[i], 576);
+    EXPECT_EQ(got->plan.step_id, i + 1);
+    EXPECT_EQ(got->activations, sent.activations) << i;
+  }
+  EXPECT_EQ(node.last_from(), "node-a");
+  stage.value().reset();
+  const auto closed = node.closed.take();
+  ASSERT_TRUE(closed.has_value());
+  EXPECT_TRUE(closed->second.ok()) << closed->second.to_string();
+}
+
+TEST(Stream, PingPongBetweenTwoNodes) {
+  Node head;
+  Node tail;
+  auto to_tail = RemoteStage::connect(tail.options(), {});
+  auto to_head = RemoteResults::connect(head.options(), {});
+  ASSERT_TRUE(to_tail.ok() && to_head.ok());
+  for (const uint32_t n_tokens : {1u, 64u, 2300u}) {
+    for (uint64_t step = 1; step <= 20; ++step) {
+      to_tail.value()->submit(make_step(step, n_tokens, 576));
+      const auto got = tail.steps.take();
+      ASSERT_TRUE(got.has_value());
+      StepResult result;
+      result.epoch = 4;
+      result.step_id = got->plan.step_id;
+      result.records.resize(1);
+      result.records[0].token = static_cast<int32_t>(step);
+      to_head.value()->deliver(std::move(result));
+      const auto answer = head.results.take();
+      ASSERT_TRUE(answer.has_value());
+      EXPECT_EQ(answer->records[0].token, static_cast<int32_t>(step));
+    }
+  }
+}
+
+TEST(Stream, CarriesManyLogits) {
+  Node node;
+  auto results = RemoteResults::connect(node.options(), {});
+  ASSERT_TRUE(results.ok());
+  StepResult result;
+  result.epoch = 4;
+  result.records.resize(2);
+  result.records[0].logits.assign(49152 * 40, 0.25f);
+  result.records[1].logits.assign(49152, -1.0f);
+  results.value()->deliver(result);
+  const auto got = node.results.take();
+  ASSERT_TRUE(got.has_value());
+  EXPECT_EQ(got->records[0].logits, result.records[0].logits);
+  EXPECT_EQ(got->records[1].logits, result.records[1].logits);
+}
+
+TEST(Stream, RefusesAWrongToken) {
+  Node node;
+  const auto stage = RemoteStage::connect(node.options("wrong"), {});
+  ASSERT_FALSE(stage.ok());
+  EXPECT_EQ(stage.status().code(), StatusCode::unauthenticated);
+  EXPECT_THAT(stage.status().message(), HasSubstr("the token is not this cluster's"));
+  EXPECT_FALSE(node.closed.take(milliseconds(50)).has_value());
+}
+
+TEST(Stream, FencesAnOldEpoch) {
+  Node node;
+  Inbox<Status> lost;
+  auto stage = RemoteStage::connect(node.options(), [&](const Status& s) { lost.put(s); });
+  ASSERT_TRUE(stage.ok());
+  stage.value()->submit(make_step(1, 1, 8, 3));
+  const auto why = lost.take();
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(why->code(), StatusCode::failed_precondition);
+  EXPECT_THAT(why->message(), HasSubstr("fenced: epoch 3 < 4"));
+  EXPECT_THAT(why->message(), HasSubstr("node-b"));
+  EXPECT_FALSE(node.steps.take(milliseconds(50)).has_value());
+}
+
+TEST(Stream, NamesAPeerThatCannotBeReached) {
+  RemoteOptions options;
+  {
+    Node node;
+    options = node.options();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const auto stage = RemoteStage::connect(options, {});
+  ASSERT_FALSE(stage.ok());
+  EXPECT_EQ(stage.status().code(), StatusCode::unavailable);
+  EXPECT_THAT(stage.status().message(), HasSubstr("cannot reach node-b at 127.0.0.1:"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(4000));
+}
+
+TEST(Stream, TellsOnceWhenTheServerEnds) {
+  auto node = std::make_unique<Node>();
+  Inbox<Status> lost;
+  auto stage = RemoteStage::connect(node->options(), [&](const Status& s) { lost.put(s); });
+  ASSERT_TRUE(stage.ok());
+  node.reset();
+  const auto why = lost.take(milliseconds(1000));
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(why->code(), StatusCode::unavailable);
+  for (uint64_t i = 1; i < 5; ++i) stage.value()->submit(make_step(i, 1, 8));
+  EXPECT_FALSE(lost.take(milliseconds(50)).has_value());
+}
+
+TEST(Stream, TellsTheReceiverWhenTheSenderIsGone) {
+  Node node;
+  for (int round = 0; round < 5; ++round) {
+    auto stage = RemoteStage::connect(node.options(), {});
+    ASSERT_TRUE(stage.ok());
+    stage.value()->submit(make_step(1, 1, 8));
+    ASSERT_TRUE(node.steps.take().has_value());
+  }
+  for (int round = 0; round < 5; ++round) ASSERT_TRUE(node.closed.take().has_value());
+}
+
+// The peer is this test binary again, running the disabled test below, which writes its port.
+TEST(StreamDeath, AKilledPeerIsNoticedWithinASecond) {
+  int port_pipe[2];
+  ASSERT_EQ(::pipe(port_pipe), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(port_pipe[1], 1);
+    ::execl("/proc/self/exe", "stream_test", "--gtest_also_run_disabled_tests",
+            "--gtest_filter=StreamDeath.DISABLED_Child", nullptr);
+    ::_exit(1);
+  }
+  ::close(port_pipe[1]);
+  std::string text;
+  char c = 0;
+  while (text.find(';') == std::string::npos && ::read(port_pipe[0], &c, 1) == 1) text += c;
+  const size_t at = text.find("port=");
+  ASSERT_NE(at, std::string::npos) << text;
+  RemoteOptions options;
+  options.address = {"127.0.0.1", static_cast<uint16_t>(std::stoi(text.substr(at + 5)))};
+  options.peer = "node-b";
+  options.caller = "node-a";
+  options.token = "secret";
+  Inbox<Status> lost;
+  auto stage = RemoteStage::connect(options, [&](const Status& s) { lost.put(s); });
+  ASSERT_TRUE(stage.ok()) << stage.status().to_string();
+  // In the middle of a long frame.
+  stage.value()->submit(make_step(1, 2304, 576));
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  const auto why = lost.take();
+  const auto took = std::chrono::steady_clock::now() - begin;
+  ASSERT_TRUE(why.has_value());
+  EXPECT_THAT(why->message(), HasSubstr("lost node-b at 127.0.0.1:"));
+  EXPECT_LT(took, milliseconds(1000));
+  ::waitpid(child, nullptr, 0);
+  ::close(port_pipe[0]);
+}
+
+TEST(StreamDeath, DISABLED_Child) {
+  Node node;
+  const std::string text = "port=" + std::to_string(node.options().address.port) + ";";
+  ASSERT_EQ(::write(1, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  std::this_thread::sleep_for(std::chrono::seconds(60));
+}
+
+}  // namespace
+}  // namespace strata::remote
