@@ -12,8 +12,10 @@ EngineLoop::~EngineLoop() {
   thread_.join();
 }
 
-RequestId EngineLoop::submit(Request request, RequestListener listener) {
+RequestId EngineLoop::submit(Request request, RequestListener listener,
+                             std::atomic<RequestId>* id_out) {
   const RequestId id = next_id_.fetch_add(1);
+  if (id_out != nullptr) *id_out = id;
   {
     MutexLock lock(mutex_);
     if (submits_waiting_ < queue_max_) {

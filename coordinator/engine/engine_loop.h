@@ -28,8 +28,9 @@ class EngineLoop final : public ResultSink {
   EngineLoop& operator=(const EngineLoop&) = delete;
 
   // Starts the request. `listener` runs on the engine's thread (on the caller's, before submit
-  // returns, if the inbox is full) and gets exactly one RequestFinish.
-  RequestId submit(Request request, RequestListener listener);
+  // returns, if the inbox is full) and gets exactly one RequestFinish. `id`, if not null, is set
+  // before the first event, for a listener that may cancel its own request.
+  RequestId submit(Request request, RequestListener listener, std::atomic<RequestId>* id = nullptr);
   void cancel(RequestId id);
 
   // Steps go to `head` from now on; it is kept until detach() or failure. A pipeline that is still

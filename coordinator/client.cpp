@@ -1,0 +1,85 @@
+#include "coordinator/client.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "backends/remote/wire.h"
+#include "runtime/base/mutex.h"
+#include "strata/v1/cluster.grpc.pb.h"
+
+namespace strata::coordinator {
+namespace {
+
+constexpr const char* kCaller = "client";
+constexpr auto kStatusTimeout = std::chrono::seconds(5);
+
+class ClientImpl final : public Client {
+ public:
+  ClientImpl(std::shared_ptr<grpc::Channel> channel, std::string token)
+      : stub_(v1::Cluster::NewStub(channel)), token_(std::move(token)) {}
+
+  Status generate(const remote::GenerateRequest& request,
+                  const std::function<void(const remote::GenerateEvent&)>& event) override {
+    grpc::ClientContext context;
+    remote::add_credentials(context, token_, kCaller);
+    {
+      const MutexLock lock(mutex_);
+      running_ = &context;
+    }
+    const Status status = read_events(context, request, event);
+    const MutexLock lock(mutex_);
+    running_ = nullptr;
+    return status;
+  }
+
+  void cancel() override {
+    const MutexLock lock(mutex_);
+    if (running_ != nullptr) running_->TryCancel();
+  }
+
+  Result<remote::ClusterStatus> status() override {
+    grpc::ClientContext context;
+    remote::add_credentials(context, token_, kCaller);
+    context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
+    v1::ClusterStatus response;
+    const grpc::Status status = stub_->Status(&context, v1::StatusRequest(), &response);
+    if (!status.ok()) return remote::from_grpc(status);
+    return remote::from_proto(response);
+  }
+
+ private:
+  Status read_events(grpc::ClientContext& context, const remote::GenerateRequest& request,
+                     const std::function<void(const remote::GenerateEvent&)>& event) {
+    const v1::GenerateRequest proto = remote::to_proto(request);
+    const auto reader = stub_->Generate(&context, proto);
+    v1::GenerateEvent message;
+    Status broken;
+    while (reader->Read(&message)) {
+      Result<remote::GenerateEvent> record = remote::from_proto(message);
+      if (!record.ok()) {
+        broken = record.status();
+        context.TryCancel();
+        break;
+      }
+      event(*record);
+    }
+    const grpc::Status status = reader->Finish();
+    return broken.ok() ? remote::from_grpc(status) : broken;
+  }
+
+  const std::unique_ptr<v1::Cluster::Stub> stub_;
+  const std::string token_;
+  Mutex mutex_;
+  grpc::ClientContext* running_ STRATA_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::connect(const remote::Address& address,
+                                                const std::string& token,
+                                                std::chrono::milliseconds timeout) {
+  std::shared_ptr<grpc::Channel> channel = remote::open_channel(address);
+  TRY(remote::wait_connected(*channel, address, "the coordinator", timeout));
+  return std::unique_ptr<Client>(std::make_unique<ClientImpl>(std::move(channel), token));
+}
+
+}  // namespace strata::coordinator

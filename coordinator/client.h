@@ -1,0 +1,34 @@
+// Client: what `strata run --coordinator`, `chat` and `ps` ask of a coordinator.
+//
+// Threads: any; each call blocks its caller.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backends/remote/channel.h"
+#include "backends/remote/client_records.h"
+#include "runtime/base/status.h"
+
+namespace strata::coordinator {
+
+class Client {
+ public:
+  // Errors: UNAVAILABLE "cannot reach the coordinator at ...".
+  static Result<std::unique_ptr<Client>> connect(const remote::Address& address,
+                                                 const std::string& token,
+                                                 std::chrono::milliseconds timeout);
+  virtual ~Client() = default;
+
+  // Streams one answer; `event` is called for each event. Ends early, with CANCELLED, once
+  // cancel() was called. Errors: those of the answer; UNAVAILABLE if the connection broke.
+  virtual Status generate(const remote::GenerateRequest& request,
+                          const std::function<void(const remote::GenerateEvent&)>& event) = 0;
+  // Ends the generate() that runs now, if one does.
+  virtual void cancel() = 0;
+  virtual Result<remote::ClusterStatus> status() = 0;
+};
+
+}  // namespace strata::coordinator

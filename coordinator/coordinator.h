@@ -1,0 +1,79 @@
+// Coordinator: wires engine, cluster state and network together, and keeps them going.
+//
+//   workers --Join--> ClusterService --events--> [control thread: ClusterState] --commands-->
+//   workers clients --Generate--> ClusterService --> Generator --> [engine thread: Engine]
+//   --steps--> head tail --results--> PipelineReceiver --> [engine thread]
+//
+// Two threads of its own: control (membership, plans, loads) and engine (steps); gRPC's only
+// enqueue. Losing a worker ends the requests that it served and nothing else; the control thread
+// then builds the next pipeline.
+//
+// Threads: public members from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backends/remote/channel.h"
+#include "backends/remote/client_records.h"
+#include "coordinator/cluster_state.h"
+#include "coordinator/generator.h"
+#include "runtime/base/clock.h"
+#include "runtime/gguf/gguf_file.h"
+
+namespace strata::coordinator {
+
+struct CoordinatorOptions {
+  std::shared_ptr<const GgufFile> file;
+  std::string model_digest;  // "sha256:..."
+  std::string token;
+  remote::Address listen;
+  bool insecure_network = false;
+  // Profile, plan, KV type and so on; `cluster_id` and `model` are set here.
+  ClusterOptions cluster;
+  EngineLimits engine;
+  uint32_t prefill_chunk = 0;
+  // Lines for people, from the control thread. May be empty.
+  std::function<void(const Note&)> on_note;
+};
+
+class Coordinator {
+ public:
+  // Listens from now on. Errors: those of RpcServer::start and Generator::create.
+  static Result<std::unique_ptr<Coordinator>> start(CoordinatorOptions options);
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  const remote::Address& address() const;
+  // Waits until a pipeline stands. False after `timeout`, or once stop() was called; `obstacle`
+  // then says what is missing.
+  bool wait_ready(Duration timeout);
+  // Why there is no pipeline; OK if there is one.
+  Status obstacle() const;
+  remote::ClusterStatus status() const;
+
+  Generator& generator();
+  EngineLoop& engine();
+
+  // Uses each pipeline as it stands in place of the engine: steps go straight to the head, results
+  // to `sink`. For `eval`, whose steps are its own. Set before workers join.
+  struct PipelineUser {
+    std::function<void(const PipelineShape&, std::shared_ptr<StepSink> head)> started;
+    std::function<void(const Status& why)> stopped;
+    ResultSink* sink = nullptr;  // not owned
+  };
+  void use_pipeline(PipelineUser user);
+
+  // Ends answers, streams and threads; workers stay up and may join another coordinator here. Any
+  // number of times.
+  void stop();
+
+ private:
+  struct Impl;
+  explicit Coordinator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace strata::coordinator

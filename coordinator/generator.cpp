@@ -1,0 +1,196 @@
+#include "coordinator/generator.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "coordinator/engine/text_session.h"
+
+namespace strata::coordinator {
+namespace {
+
+constexpr size_t kStopStringsMax = 16;
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<uint64_t>(device()) << 32) | device();
+}
+
+double milliseconds_between(TimePoint begin, TimePoint end) {
+  return std::chrono::duration<double, std::milli>(end - begin).count();
+}
+
+template <typename T, typename U>
+void set_if(T& target, const std::optional<U>& value) {
+  if (value) target = *value;
+}
+
+}  // namespace
+
+Result<SamplingParams> recommended_sampling(const Metadata& metadata) {
+  SamplingParams params;
+  params.temperature = TRY(metadata.get_or<float>("general.sampling.temp", params.temperature));
+  params.top_k = TRY(metadata.get_or<int32_t>("general.sampling.top_k", params.top_k));
+  params.top_p = TRY(metadata.get_or<float>("general.sampling.top_p", params.top_p));
+  params.min_p = TRY(metadata.get_or<float>("general.sampling.min_p", params.min_p));
+  params.repetition_penalty =
+      TRY(metadata.get_or<float>("general.sampling.penalty_repeat", params.repetition_penalty));
+  return params;
+}
+
+// One answer under way. Used by the engine's thread only, once started.
+struct Generator::Answer {
+  Answer(const Tokenizer& tokenizer, int32_t last_prompt_token, std::vector<std::string> stop,
+         EngineLoop& engine_loop)
+      : text(tokenizer, last_prompt_token, std::move(stop)), engine(engine_loop) {}
+
+  void on_event(const RequestEvent& event) {
+    if (const auto* token = std::get_if<RequestToken>(&event)) on_token(*token);
+    if (const auto* finish = std::get_if<RequestFinish>(&event)) on_finish(*finish);
+  }
+
+  void on_token(const RequestToken& token) {
+    if (text.stopped()) return;  // under way when the stop string came
+    const TimePoint now = clock.now();
+    if (generated++ == 0) first_token = now;
+    std::string piece = text.push(token.token);
+    listener(remote::GenerateToken{
+        .id = token.token, .text = std::move(piece), .logprob = token.logprob, .top = token.top});
+    if (text.stopped()) engine.cancel(id.load());
+  }
+
+  void on_finish(const RequestFinish& finish) {
+    const bool by_stop_string = text.stopped();
+    if (!by_stop_string && finish.reason == FinishReason::error) {
+      listener(finish.status);
+      return;
+    }
+    if (!by_stop_string && finish.reason == FinishReason::cancelled) {
+      listener(cancelled("the answer was cancelled"));
+      return;
+    }
+    if (std::string rest = text.flush(); !rest.empty()) {
+      listener(remote::GenerateToken{.id = -1, .text = std::move(rest), .logprob = 0, .top = {}});
+    }
+    const TimePoint now = clock.now();
+    if (generated == 0) first_token = now;
+    listener(remote::GenerateFinished{
+        .reason = by_stop_string ? "stop" : finish_reason_name(finish.reason),
+        .prompt_tokens = finish.prompt_tokens,
+        .generated_tokens = generated,
+        .prefill_ms = milliseconds_between(started, first_token),
+        .decode_ms = milliseconds_between(first_token, now),
+        .cached_tokens = 0});
+  }
+
+  TextSession text;
+  EngineLoop& engine;
+  AnswerListener listener;
+  std::atomic<RequestId> id = 0;
+  SystemClock clock;
+  TimePoint started;
+  TimePoint first_token;
+  uint32_t generated = 0;
+};
+
+Generator::Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine)
+    : file_(std::move(file)), engine_(engine) {
+  const std::string& path = file_->path();
+  model_name_ = path.substr(path.rfind('/') + 1);
+}
+
+Generator::~Generator() = default;
+
+Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufFile> file,
+                                                     EngineLoop& engine) {
+  std::unique_ptr<Generator> generator(new Generator(std::move(file), engine));
+  const Metadata& metadata = generator->file_->metadata();
+  generator->tokenizer_ = TRY(make_tokenizer(metadata));
+  generator->defaults_ = TRY(recommended_sampling(metadata));
+  TRY(validate(generator->defaults_, generator->tokenizer_->vocab().size()));
+  auto format = make_chat_format(metadata, generator->tokenizer_->vocab());
+  if (format.ok()) {
+    generator->chat_format_ = std::move(format).value();
+  } else {
+    generator->no_chat_format_ = format.status();
+  }
+  return generator;
+}
+
+Result<std::vector<int32_t>> Generator::prompt_ids(const remote::GenerateRequest& request) const {
+  if (const auto* ids = std::get_if<remote::TokenPrompt>(&request.prompt)) return *ids;
+  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
+    return tokenizer_->encode(*text, {.add_special = true, .single_bos = true});
+  }
+  if (chat_format_ == nullptr) {
+    return no_chat_format_.with_hint("send the prompt as plain text instead (--raw)");
+  }
+  std::vector<ChatMessage> messages;
+  for (const remote::ChatMessage& message : std::get<remote::ChatPrompt>(request.prompt)) {
+    messages.push_back({.role = message.role, .content = message.content});
+  }
+  const std::vector<ChatPiece> pieces = TRY(chat_format_->render(messages, true));
+  return encode_chat(*tokenizer_, pieces);
+}
+
+Result<Request> Generator::translate(const remote::GenerateRequest& request) const {
+  if (request.stop.size() > kStopStringsMax) {
+    return invalid_argument(fmt::format("{} stop strings, at most {} are allowed",
+                                        request.stop.size(), kStopStringsMax));
+  }
+  for (size_t i = 0; i < request.stop.size(); ++i) {
+    if (request.stop[i].empty()) {
+      return invalid_argument(fmt::format("stop string {} is empty", i));
+    }
+  }
+  Request result;
+  result.prompt = TRY(prompt_ids(request));
+  result.sampling = defaults_;
+  SamplingParams& sampling = result.sampling;
+  set_if(sampling.temperature, request.temperature);
+  set_if(sampling.top_k, request.top_k);
+  set_if(sampling.top_p, request.top_p);
+  set_if(sampling.min_p, request.min_p);
+  set_if(sampling.repetition_penalty, request.repetition_penalty);
+  set_if(sampling.frequency_penalty, request.frequency_penalty);
+  set_if(sampling.presence_penalty, request.presence_penalty);
+  sampling.logit_bias = request.logit_bias;
+  sampling.logprobs = request.logprobs;
+  sampling.top_logprobs = request.top_logprobs;
+  sampling.seed = request.seed ? *request.seed : random_seed();
+  result.max_new_tokens = request.max_tokens == 0 ? UINT32_MAX : request.max_tokens;
+  if (!request.ignore_end) {
+    const auto ends = tokenizer_->vocab().end_of_generation();
+    result.end_ids.assign(ends.begin(), ends.end());
+  }
+  return result;
+}
+
+RequestId Generator::start(const remote::GenerateRequest& request, AnswerListener listener) {
+  Result<Request> translated = translate(request);
+  if (!translated.ok()) {
+    listener(translated.status());
+    return 0;
+  }
+  Request engine_request = std::move(translated).value();
+  const int32_t last = engine_request.prompt.empty() ? -1 : engine_request.prompt.back();
+  const auto answer = std::make_shared<Answer>(*tokenizer_, last, request.stop, engine_);
+  answer->started = answer->clock.now();
+  answer->listener = std::move(listener);
+  answer->listener(
+      remote::GenerateStarted{.sequence_id = 0,
+                              .prompt_tokens = static_cast<uint32_t>(engine_request.prompt.size()),
+                              .seed = engine_request.sampling.seed,
+                              .model = model_name_});
+  return engine_.submit(
+      std::move(engine_request), [answer](const RequestEvent& event) { answer->on_event(event); },
+      &answer->id);
+}
+
+void Generator::cancel(RequestId id) {
+  if (id != 0) engine_.cancel(id);
+}
+
+}  // namespace strata::coordinator

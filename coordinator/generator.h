@@ -1,0 +1,71 @@
+// Generator: from a client's request (text, chat or ids) to the events of its answer.
+//
+// The one way into the engine for all who speak text: `strata run` in one process, the gRPC service
+// and, later, HTTP. Applies the model's chat format, tokenizes, fills in defaults, and turns tokens
+// back into text up to the first stop string.
+//
+// Threads: any. The engine loop must outlive it; events of requests may still come until the loop
+// has ended.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "backends/remote/client_records.h"
+#include "coordinator/engine/engine_loop.h"
+#include "runtime/gguf/gguf_file.h"
+#include "runtime/text/chat_format.h"
+#include "runtime/text/tokenizer.h"
+
+namespace strata::coordinator {
+
+// An event, or how the answer failed. GenerateFinished or a Status comes last, once.
+using AnswerEvent =
+    std::variant<remote::GenerateStarted, remote::GenerateToken, remote::GenerateFinished, Status>;
+using AnswerListener = std::function<void(AnswerEvent)>;
+
+class Generator {
+ public:
+  // Errors: those of make_tokenizer(). A model without a known chat format is fine until somebody
+  // wants to chat.
+  static Result<std::unique_ptr<Generator>> create(std::shared_ptr<const GgufFile> file,
+                                                   EngineLoop& engine);
+  ~Generator();
+
+  // `listener` runs on the engine's thread, or on the caller's for what is refused at once; it must
+  // not block. The id is for cancel(); 0 if the request was refused.
+  // Errors, to the listener: INVALID_ARGUMENT for an empty prompt, a wrong role, sampling numbers
+  // out of range, more than 16 stop strings or an empty one; UNIMPLEMENTED for chat with a model
+  // that has no known format; those of Engine::submit.
+  RequestId start(const remote::GenerateRequest& request, AnswerListener listener);
+  // The listener gets CANCELLED, unless the answer ended before.
+  void cancel(RequestId id);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  // Null with `why` if the model has no known chat format.
+  const ChatFormat* chat_format() const { return chat_format_.get(); }
+  const std::string& model_name() const { return model_name_; }
+
+ private:
+  struct Answer;
+
+  Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine);
+  Result<Request> translate(const remote::GenerateRequest& request) const;
+  Result<std::vector<int32_t>> prompt_ids(const remote::GenerateRequest& request) const;
+
+  std::shared_ptr<const GgufFile> file_;
+  EngineLoop& engine_;
+  std::string model_name_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatFormat> chat_format_;
+  Status no_chat_format_;
+  SamplingParams defaults_;
+};
+
+// What the model's metadata recommends (general.sampling.*), else temperature 0.7, top-p 0.95.
+// Errors: INVALID_ARGUMENT for values of a wrong type or out of range.
+Result<SamplingParams> recommended_sampling(const Metadata& metadata);
+
+}  // namespace strata::coordinator
