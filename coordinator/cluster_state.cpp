@@ -16,7 +16,7 @@ Note warning(std::string text) { return {.is_warning = true, .text = std::move(t
 
 uint32_t percent(const remote::LoadProgress& progress) {
   if (progress.total_bytes == 0) return 0;
-  return static_cast<uint32_t>(progress.done_bytes * 100.0 /
+  return static_cast<uint32_t>(100.0 * static_cast<double>(progress.done_bytes) /
                                static_cast<double>(progress.total_bytes));
 }
 

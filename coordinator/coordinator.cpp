@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/remote/remote_stage.h"
+#include "backends/remote/token.h"
 #include "coordinator/cluster_service.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"

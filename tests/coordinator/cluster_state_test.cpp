@@ -1,0 +1,340 @@
+// From joins to a running pipeline and back, as stories: what workers say and what time does, and
+// the commands that come of it.
+#include "coordinator/cluster_state.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strata::coordinator {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+ClusterOptions options_for(uint32_t workers) {
+  ClusterOptions options;
+  options.cluster_id = "c1";
+  options.model = {"tiny.gguf", "sha256:" + std::string(64, 'a')};
+  ModelProfile& profile = options.profile;
+  profile.name = "tiny.gguf";
+  for (int i = 0; i < 12; ++i) {
+    profile.layers.push_back({.weights_bytes = 2 * kMiB, .kv_block_bytes = 1024, .group = 0});
+  }
+  profile.input_bytes = kMiB;
+  profile.output_bytes = kMiB;
+  profile.compute_bytes = {{{kMiB, kMiB}, {kMiB, kMiB}}};
+  profile.group_windows = {0};
+  options.plan = {.context = 256, .sequences_wanted = 2, .step_tokens = 64};
+  options.workers = workers;
+  return options;
+}
+
+// A cluster whose workers obey at once, except where a test says otherwise.
+class Story {
+ public:
+  explicit Story(const ClusterOptions& options) : state(options) {}
+
+  MemberId join(const std::string& name, uint64_t memory_mib = 100, uint64_t last_epoch = 0) {
+    const MemberId id = ++last_id_;
+    remote::Hello hello;
+    hello.name = name;
+    hello.identity = fmt::format("{:032x}", id);
+    hello.memory_limit_bytes = memory_mib * kMiB;
+    hello.last_epoch = last_epoch;
+    hello.process_id = 1000 + id;
+    ClusterActions actions;
+    state.on_hello(id, hello, fmt::format("127.0.0.1:{}", 5000 + id), now, actions);
+    take(actions);
+    return id;
+  }
+  void lose(MemberId id) {
+    ClusterActions actions;
+    state.on_stream_end(id, unavailable("its connection broke"), now, actions);
+    take(actions);
+  }
+  void say(MemberId id, const remote::FromWorker& message) {
+    ClusterActions actions;
+    state.on_message(id, message, now, actions);
+    take(actions);
+  }
+  void beat(MemberId id, bool busy = false, uint64_t progress = 0) {
+    remote::Heartbeat heartbeat;
+    heartbeat.epoch = state.epoch();
+    heartbeat.progress = progress;
+    heartbeat.busy = busy;
+    say(id, heartbeat);
+  }
+  void pass(Duration time) {
+    now += time;
+    ClusterActions actions;
+    state.on_tick(now, actions);
+    take(actions);
+  }
+  void fail_pipeline(uint64_t epoch) {
+    ClusterActions actions;
+    state.on_pipeline_failure(epoch, unavailable("step 4 was not answered"), now, actions);
+    take(actions);
+  }
+
+  ClusterState state;
+  TimePoint now{};
+  bool obey = true;
+  Status load_result;
+  std::vector<std::string> trace;  // "load 1 0-5", "start 1", "pipeline 2 stages", ...
+  std::vector<std::string> notes;
+  std::map<MemberId, Status> ended;
+  Status stop_reason;
+  StartPipeline last_start;
+
+ private:
+  void take(const ClusterActions& actions) {
+    std::vector<std::pair<MemberId, remote::CommandDone>> answers;
+    for (const ClusterAction& action : actions) {
+      if (const auto* send = std::get_if<SendToMember>(&action)) {
+        const remote::Command& command = send->message.command;
+        remote::CommandDone done{.command_id = send->message.command_id,
+                                 .epoch = state.epoch(),
+                                 .status = {},
+                                 .memory = {}};
+        if (const auto* load = std::get_if<remote::LoadStage>(&command)) {
+          trace.push_back(fmt::format("load {} {}", send->member, layer_range_text(load->range)));
+          done.status = load_result;
+          answers.emplace_back(send->member, done);
+        } else if (const auto* start = std::get_if<remote::StartEpoch>(&command)) {
+          trace.push_back(fmt::format("start {} next '{}' head '{}'", send->member,
+                                      start->next.node, start->head.node));
+          answers.emplace_back(send->member, done);
+        } else if (std::holds_alternative<remote::Unload>(command)) {
+          trace.push_back(fmt::format("unload {}", send->member));
+        }
+      } else if (const auto* end = std::get_if<EndStream>(&action)) {
+        ended[end->member] = end->why;
+      } else if (const auto* start = std::get_if<StartPipeline>(&action)) {
+        last_start = *start;
+        trace.push_back(fmt::format("pipeline epoch {} over {} stages, head {}", start->epoch,
+                                    start->plan.stages.size(), start->head_name));
+      } else if (const auto* stop = std::get_if<StopPipeline>(&action)) {
+        stop_reason = stop->why;
+        trace.push_back(fmt::format("stop epoch {}", stop->epoch));
+      } else if (const auto* line = std::get_if<Note>(&action)) {
+        notes.push_back(line->text);
+      }
+    }
+    if (!obey) return;
+    for (const auto& [member, done] : answers) say(member, done);
+  }
+
+  MemberId last_id_ = 0;
+};
+
+TEST(ClusterState, WaitsForAllThenLoadsAndStarts) {
+  Story story(options_for(2));
+  story.join("a");
+  EXPECT_TRUE(story.trace.empty());
+  EXPECT_THAT(story.state.obstacle().message(), HasSubstr("1 of 2 workers have joined"));
+  EXPECT_EQ(story.state.status(story.now).state, "waiting");
+  story.join("b");
+  EXPECT_THAT(story.trace,
+              ::testing::ElementsAre("load 1 layers 0-5 + embedding", "load 2 layers 6-11 + head",
+                                     "start 1 next 'b' head ''", "start 2 next '' head 'a'",
+                                     "pipeline epoch 2 over 2 stages, head a"));
+  EXPECT_TRUE(story.state.obstacle().ok());
+  const remote::ClusterStatus status = story.state.status(story.now);
+  EXPECT_EQ(status.state, "ready");
+  EXPECT_EQ(status.nodes[1].state, "ready");
+  EXPECT_EQ(status.nodes[1].range->begin, 6);
+}
+
+TEST(ClusterState, PlansWithoutANumberOnceMemorySuffices) {
+  Story story(options_for(0));
+  story.join("small", 20);
+  EXPECT_THAT(story.state.obstacle().message(), HasSubstr("short by"));
+  story.join("other", 20);
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 2 over 2 stages, head small");
+  story.join("third", 20);
+  EXPECT_EQ(story.state.status(story.now).nodes[2].state, "spare");
+}
+
+TEST(ClusterState, EpochExceedsWhatAnyMemberHasSeen) {
+  Story story(options_for(1));
+  story.join("a", 100, 41);
+  EXPECT_EQ(story.state.epoch(), 42U);
+}
+
+TEST(ClusterState, LostWorkerStopsThePipelineByNameAndItsReturnBringsItBack) {
+  Story story(options_for(2));
+  story.join("a");
+  const MemberId b = story.join("b");
+  story.trace.clear();
+  story.lose(b);
+  EXPECT_EQ(story.trace, std::vector<std::string>{"stop epoch 2"});
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("lost worker b (layers 6-11 + head)"));
+  EXPECT_EQ(story.stop_reason.code(), StatusCode::unavailable);
+  EXPECT_EQ(story.state.status(story.now).state, "degraded");
+  story.pass(milliseconds(300));
+  story.join("b");
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 3 over 2 stages, head a");
+}
+
+TEST(ClusterState, GoesOnWithoutTheLostWorkerIfTheRestSuffices) {
+  Story story(options_for(3));
+  const MemberId a = story.join("a");
+  const MemberId b = story.join("b");
+  const MemberId c = story.join("c");
+  story.lose(b);
+  for (int i = 0; i < 10 && story.state.phase() != ClusterPhase::ready; ++i) {
+    story.beat(a);
+    story.beat(c);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 3 over 2 stages, head a");
+  const MemberId again = story.join("b");
+  EXPECT_EQ(story.state.status(story.now).nodes[2].state, "spare");
+  EXPECT_FALSE(story.ended.contains(again));
+}
+
+TEST(ClusterState, WaitsWhenTheRestDoesNotSuffice) {
+  Story story(options_for(2));
+  const MemberId a = story.join("a", 20);
+  const MemberId b = story.join("b", 20);
+  story.lose(b);
+  for (int i = 0; i < 10; ++i) {
+    story.beat(a);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_EQ(story.state.phase(), ClusterPhase::waiting);
+  EXPECT_THAT(story.state.obstacle().message(), HasSubstr("short by"));
+  story.join("b", 20);
+  EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
+}
+
+TEST(ClusterState, FrozenAndHungWorkersAreGivenUp) {
+  Story story(options_for(2));
+  const MemberId a = story.join("a");
+  const MemberId b = story.join("b");
+  for (int i = 0; i < 9; ++i) {
+    story.beat(a);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_TRUE(story.ended.contains(b));
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("lost worker b"));
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("no heartbeat for"));
+  story.join("b");
+  EXPECT_EQ(story.state.status(story.now).nodes.size(), 2U);
+  for (int i = 0; i < 130; ++i) {
+    story.beat(a, true, static_cast<uint64_t>(i));
+    story.beat(3, true, 7);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_TRUE(story.ended.contains(3));
+  EXPECT_FALSE(story.ended.contains(a));
+  EXPECT_THAT(story.ended[3].message(), HasSubstr("computed one step for"));
+}
+
+TEST(ClusterState, DuplicateNameIsRefusedByName) {
+  Story story(options_for(3));
+  story.join("a");
+  const MemberId twin = story.join("a");
+  EXPECT_EQ(story.ended[twin].code(), StatusCode::already_exists);
+  EXPECT_THAT(story.ended[twin].message(),
+              HasSubstr("'a' has joined already, from 127.0.0.1:5001"));
+  EXPECT_THAT(story.ended[twin].message(), HasSubstr("1001"));
+  EXPECT_EQ(story.state.status(story.now).nodes.size(), 1U);
+}
+
+TEST(ClusterState, BadNamesAndVersionsAreRefused) {
+  Story story(options_for(3));
+  for (const std::string& name :
+       {std::string(), std::string("a b"), std::string("a/b"), std::string("-a"),
+        std::string("a\"b"), std::string(300, 'x'), std::string("\xE4\xBD\xA0")}) {
+    EXPECT_EQ(story.ended[story.join(name)].code(), StatusCode::invalid_argument) << name;
+  }
+  remote::Hello old;
+  old.name = "old";
+  old.version.major = remote::kProtocolVersion.major + 1;
+  ClusterActions actions;
+  story.state.on_hello(99, old, "127.0.0.1:1", story.now, actions);
+  EXPECT_EQ(std::get<EndStream>(actions.at(0)).why.code(), StatusCode::failed_precondition);
+}
+
+TEST(ClusterState, SameProcessOverANewStreamTakesItsPlace) {
+  Story story(options_for(1));
+  const MemberId a = story.join("a");
+  remote::Hello hello;
+  hello.name = "a";
+  hello.identity = fmt::format("{:032x}", a);
+  hello.memory_limit_bytes = 100 * kMiB;
+  ClusterActions actions;
+  story.state.on_hello(77, hello, "127.0.0.1:5001", story.now, actions);
+  EXPECT_EQ(story.state.status(story.now).nodes.size(), 1U);
+  EXPECT_NE(story.state.phase(), ClusterPhase::ready);
+}
+
+TEST(ClusterState, FailedLoadIsToldAndTriedAgainWithBackoff) {
+  Story story(options_for(1));
+  story.load_result = not_found("model tiny.gguf is in none of the --models folders");
+  const MemberId a = story.join("a");
+  EXPECT_THAT(story.state.obstacle().message(),
+              HasSubstr("a could not load its layers: model tiny.gguf is in none"));
+  for (int i = 0; i < 60; ++i) {
+    story.beat(a);
+    story.pass(milliseconds(500));
+  }
+  const auto loads =
+      std::count_if(story.trace.begin(), story.trace.end(),
+                    [](const std::string& line) { return line.starts_with("load"); });
+  EXPECT_GE(loads, 3);
+  EXPECT_LE(loads, 9) << "half a minute with growing pauses";
+  story.load_result = {};
+  for (int i = 0; i < 25; ++i) {
+    story.beat(a);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
+}
+
+TEST(ClusterState, PeerLostAndPipelineFailuresCountForTheirEpochOnly) {
+  Story story(options_for(2));
+  const MemberId a = story.join("a");
+  story.join("b");
+  const uint64_t epoch = story.state.epoch();
+  story.say(a, remote::PeerLost{.epoch = epoch - 1, .peer = "b", .status = unavailable("reset")});
+  story.fail_pipeline(epoch - 1);
+  EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
+  story.say(a, remote::PeerLost{.epoch = epoch, .peer = "b", .status = unavailable("reset")});
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("a lost b: reset"));
+  story.pass(milliseconds(600));
+  EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
+  EXPECT_EQ(story.state.epoch(), epoch + 1);
+}
+
+TEST(ClusterState, LoadThatMakesNoProgressEnds) {
+  ClusterOptions options = options_for(2);
+  options.load_timeout = std::chrono::seconds(2);
+  Story story(options);
+  story.obey = false;
+  const MemberId a = story.join("a");
+  const MemberId b = story.join("b");
+  for (int i = 0; i < 5; ++i) {
+    story.beat(a);
+    story.beat(b);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("a, b did not load"));
+}
+
+TEST(ClusterState, LeavingWorkerIsNamedWithItsReason) {
+  Story story(options_for(2));
+  const MemberId a = story.join("a");
+  story.join("b");
+  story.say(a, remote::Leaving{.reason = "stopped by SIGTERM"});
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("lost worker a"));
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("stopped by SIGTERM"));
+  EXPECT_TRUE(story.ended[a].ok());
+}
+
+}  // namespace
+}  // namespace strata::coordinator
