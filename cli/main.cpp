@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/eval.h"
 #include "cli/inspect.h"
 #include "cli/tokenize.h"
 #include "runtime/base/log.h"
@@ -11,6 +12,7 @@ namespace {
 
 void add_all_commands(CLI::App& app, CommandContext& context) {
   // One line per subcommand, in the order of --help.
+  add_eval_command(app, context);
   add_inspect_command(app, context);
   add_tokenize_command(app, context);
 }

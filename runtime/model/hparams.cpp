@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/base/portable_math.h"
 #include "runtime/graph/ops.h"
 #include "runtime/model/architecture.h"
 #include "runtime/model/model_keys.h"
@@ -98,10 +97,6 @@ Status read_rope_scaling(const ModelKeys& keys, const Hparams& h, RopeParams& ro
   rope.beta_fast = TRY(keys.positive_or("rope.scaling.yarn_beta_fast", 32));
   rope.beta_slow = TRY(keys.positive_or("rope.scaling.yarn_beta_slow", 1));
   rope.attn_factor *= TRY(keys.positive_or("rope.scaling.yarn_attn_factor", 1));
-  // YaRN's temperature (arXiv 2309.00071, equation 22), as a factor of cos and sin.
-  if (factor > 1) {
-    rope.attn_factor *= static_cast<float>(1.0 + 0.1 * portable_log(static_cast<double>(factor)));
-  }
   return ok_status();
 }
 

@@ -16,21 +16,6 @@ bool is_kv_type(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::q8_0 || type == DType::q4_0;
 }
 
-Status check_options(const Hparams& hparams, const KvOptions& options) {
-  if (options.group_blocks.size() != hparams.kv_groups.size()) {
-    return invalid_argument(fmt::format("block counts for {} KV groups, the model has {}",
-                                        options.group_blocks.size(), hparams.kv_groups.size()));
-  }
-  constexpr int32_t kBlocksMax = INT32_MAX / ops::kKvBlockPositions;
-  for (const int32_t blocks : options.group_blocks) {
-    if (blocks < 1 || blocks > kBlocksMax) {
-      return invalid_argument(
-          fmt::format("{} KV blocks in a group, must be 1 to {}", blocks, kBlocksMax));
-    }
-  }
-  return ok_status();
-}
-
 // A cache tensor {block_elements, blocks}, not placed.
 Result<Tensor> cache_tensor(std::string name, DType type, int64_t block_elements, int32_t blocks) {
   Tensor tensor;
@@ -50,22 +35,44 @@ Result<Tensor> cache_tensor(std::string name, DType type, int64_t block_elements
 
 }  // namespace
 
-Result<uint64_t> kv_block_bytes_per_layer(const Hparams& hparams, DType type) {
+Status check_kv_options(const Hparams& hparams, const KvOptions& options) {
+  if (options.group_blocks.size() != hparams.kv_groups.size()) {
+    return invalid_argument(fmt::format("block counts for {} KV groups, the model has {}",
+                                        options.group_blocks.size(), hparams.kv_groups.size()));
+  }
+  constexpr int32_t kBlocksMax = INT32_MAX / ops::kKvBlockPositions;
+  for (const int32_t blocks : options.group_blocks) {
+    if (blocks < 1 || blocks > kBlocksMax) {
+      return invalid_argument(
+          fmt::format("{} KV blocks in a group, must be 1 to {}", blocks, kBlocksMax));
+    }
+  }
+  return ok_status();
+}
+
+Result<KvTensors> kv_tensors(const Hparams& hparams, int32_t layer, DType type, int32_t blocks) {
   if (!is_kv_type(type)) {
     return invalid_argument(fmt::format("KV type {} is not supported", dtype_name(type)),
                             "f32, f16, q8_0 and q4_0 are");
   }
-  const Tensor k = TRY(cache_tensor("k", type, hparams.k_block_elements(), 1));
-  const Tensor v = TRY(cache_tensor("v", type, hparams.v_block_elements(), 1));
-  return k.size_bytes() + v.size_bytes();
+  KvTensors tensors;
+  tensors.k =
+      TRY(cache_tensor(fmt::format("kv.{}.k", layer), type, hparams.k_block_elements(), blocks));
+  tensors.v =
+      TRY(cache_tensor(fmt::format("kv.{}.v", layer), type, hparams.v_block_elements(), blocks));
+  return tensors;
+}
+
+Result<uint64_t> kv_block_bytes_per_layer(const Hparams& hparams, DType type) {
+  const KvTensors one = TRY(kv_tensors(hparams, 0, type, 1));
+  return one.k.size_bytes() + one.v.size_bytes();
 }
 
 Result<std::unique_ptr<KvCache>> KvCache::create(const Hparams& hparams, const LayerRange& range,
                                                  const KvOptions& options,
                                                  std::span<Device* const> layer_devices) {
   STRATA_CHECK(layer_devices.size() == static_cast<size_t>(range.count()), "a device per layer");
-  TRY(check_options(hparams, options));
-  TRY(kv_block_bytes_per_layer(hparams, options.type));
+  TRY(check_kv_options(hparams, options));
 
   std::unique_ptr<KvCache> cache(new KvCache());
   cache->begin_ = range.begin;
@@ -75,10 +82,9 @@ Result<std::unique_ptr<KvCache>> KvCache::create(const Hparams& hparams, const L
     const int32_t group = hparams.layer_groups[static_cast<size_t>(layer)];
     const int32_t blocks = options.group_blocks[static_cast<size_t>(group)];
     cache->layer_groups_.push_back(group);
-    cache->k_.push_back(TRY(cache_tensor(fmt::format("kv.{}.k", layer), options.type,
-                                         hparams.k_block_elements(), blocks)));
-    cache->v_.push_back(TRY(cache_tensor(fmt::format("kv.{}.v", layer), options.type,
-                                         hparams.v_block_elements(), blocks)));
+    KvTensors tensors = TRY(kv_tensors(hparams, layer, options.type, blocks));
+    cache->k_.push_back(std::move(tensors.k));
+    cache->v_.push_back(std::move(tensors.v));
     const BufferType& type =
         layer_devices[static_cast<size_t>(layer - range.begin)]->compute_buffer_type();
     auto pool = std::find_if(pools.begin(), pools.end(),

@@ -29,9 +29,20 @@ struct KvOptions {
   std::vector<int32_t> group_blocks;
 };
 
+// Errors: INVALID_ARGUMENT for counts that are no positive number of blocks for each group.
+Status check_kv_options(const Hparams& hparams, const KvOptions& options);
+
 // Bytes that one block of a group takes on one layer. Errors: INVALID_ARGUMENT for a KV type that
 // does not divide the block's elements, or is none of those above.
 Result<uint64_t> kv_block_bytes_per_layer(const Hparams& hparams, DType type);
+
+// The cache tensors of one layer as a cache of `blocks` blocks has them, not placed.
+// Errors: as above.
+struct KvTensors {
+  Tensor k;
+  Tensor v;
+};
+Result<KvTensors> kv_tensors(const Hparams& hparams, int32_t layer, DType type, int32_t blocks);
 
 class KvCache {
  public:

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "runtime/base/check.h"
-#include "runtime/base/checked_math.h"
 #include "runtime/graph/ops.h"
 #include "runtime/model/stage_graph.h"
+#include "runtime/model/stage_options.h"
 #include "runtime/sched/scheduler.h"
 
 namespace strata {
@@ -21,46 +20,6 @@ constexpr size_t kGraphsKept = 32;
 template <typename T>
 std::span<const std::byte> bytes_of(std::span<const T> values) {
   return std::as_bytes(values);
-}
-
-Status check_options(const Hparams& h, const StageOptions& options) {
-  const LayerRange& range = options.range;
-  if (range.begin < 0 || range.end < range.begin || range.end > h.n_layer) {
-    return invalid_argument(
-        fmt::format("layers [{}, {}) of a model with {}", range.begin, range.end, h.n_layer));
-  }
-  if (range.count() == 0 && !range.has_embedding && !range.has_head) {
-    return invalid_argument("a stage without layers, embedding or head");
-  }
-  if (options.devices.empty()) return invalid_argument("a stage without a device");
-  if (!options.layer_devices.empty() &&
-      options.layer_devices.size() != static_cast<size_t>(range.count())) {
-    return invalid_argument(
-        fmt::format("{} devices for {} layers", options.layer_devices.size(), range.count()));
-  }
-  const auto check = [](std::string_view what, int32_t value, int32_t max) {
-    if (value >= 1 && value <= max) return ok_status();
-    return invalid_argument(fmt::format("{} is {}, must be 1 to {}", what, value, max));
-  };
-  TRY(check("max_batch_tokens", options.max_batch_tokens, 1 << 16));
-  TRY(check("max_sequences", options.max_sequences, 1 << 16));
-  // A learned position table ends; rotary positions go on, and the caller decides how far.
-  TRY(check("max_context", options.max_context, h.uses_rope ? kContextMax : h.n_ctx_train));
-  return ok_status();
-}
-
-Placement make_placement(const StageOptions& options) {
-  Placement placement;
-  placement.layers = options.layer_devices;
-  if (placement.layers.empty()) {
-    placement.layers.assign(static_cast<size_t>(options.range.count()), options.devices.front());
-  }
-  // Inputs stay on the host; the head goes with the last layers.
-  const auto cpu = std::find_if(options.devices.begin(), options.devices.end(),
-                                [](Device* d) { return d->kind() == DeviceKind::cpu; });
-  placement.input = cpu != options.devices.end() ? *cpu : options.devices.front();
-  placement.output = placement.layers.empty() ? options.devices.front() : placement.layers.back();
-  return placement;
 }
 
 class StageTensors final : public TensorProvider {
@@ -95,9 +54,7 @@ struct StageModel::Impl {
     return !batch.positions.empty() &&
            (options.range.count() > 0 || options.range.has_embedding || !batch.outputs.empty());
   }
-  int32_t table_blocks_max() const {
-    return static_cast<int32_t>(divide_up(options.max_context, kBlock));
-  }
+  int32_t table_blocks_max() const { return strata::table_blocks_max(options); }
 
   Status reserve();
   Status check(const StageBatch& batch) const;
@@ -108,18 +65,10 @@ struct StageModel::Impl {
   Status set_group_inputs(const StageBatch& batch, StageGraph& stage, size_t group);
 };
 
-// Memory for the largest prompt chunk, the largest batch of single tokens and one token.
 Status StageModel::Impl::reserve() {
-  const int32_t outputs_max = options.max_outputs > 0 ? options.max_outputs : options.max_sequences;
-  const int32_t tokens_max = options.max_batch_tokens;
-  std::vector<BatchShape> shapes;
-  for (const int32_t n_tokens : {tokens_max, std::min(tokens_max, options.max_sequences), 1}) {
-    shapes.push_back({n_tokens, std::min(n_tokens, outputs_max),
-                      std::min(n_tokens, options.max_sequences), table_blocks_max()});
-  }
   std::vector<std::unique_ptr<StageGraph>> stages;
   std::vector<Graph*> measured;
-  for (const BatchShape& shape : shapes) {
+  for (const BatchShape& shape : worst_shapes(options)) {
     stages.push_back(build_stage_graph(hparams, options.range, *tensors, shape));
     measured.push_back(&stages.back()->graph);
   }
@@ -264,12 +213,6 @@ Status StageModel::Impl::set_inputs(const StageBatch& batch, StageGraph& stage) 
   return ok_status();
 }
 
-uint64_t StageEstimate::total() const {
-  const uint64_t layers = std::accumulate(layer_weights.begin(), layer_weights.end(), uint64_t{0}) +
-                          std::accumulate(layer_kv.begin(), layer_kv.end(), uint64_t{0});
-  return layers + input_weights + output_weights + compute;
-}
-
 StageModel::StageModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StageModel::~StageModel() = default;
 
@@ -277,9 +220,9 @@ Result<std::unique_ptr<StageModel>> StageModel::load(std::shared_ptr<const GgufF
                                                      const StageOptions& options,
                                                      TensorSource* source) {
   const Hparams hparams = TRY(read_hparams(*file));
-  TRY(check_options(hparams, options));
+  TRY(check_stage_options(hparams, options));
   std::shared_ptr<Weights> weights = TRY(
-      Weights::load(file, hparams, options.range, make_placement(options), source, options.load));
+      Weights::load(file, hparams, options.range, stage_placement(options), source, options.load));
   return create(std::move(file), std::move(weights), options);
 }
 
@@ -288,16 +231,17 @@ Result<std::unique_ptr<StageModel>> StageModel::create(std::shared_ptr<const Ggu
                                                        const StageOptions& options) {
   auto impl = std::make_unique<Impl>();
   impl->hparams = TRY(read_hparams(*file));
-  TRY(check_options(impl->hparams, options));
+  TRY(check_stage_options(impl->hparams, options));
   impl->file = std::move(file);
   impl->options = options;
   impl->weights = std::move(weights);
   impl->cache = TRY(
-      KvCache::create(impl->hparams, options.range, options.kv, make_placement(options).layers));
+      KvCache::create(impl->hparams, options.range, options.kv, stage_placement(options).layers));
   impl->tensors = std::make_unique<StageTensors>(*impl->weights, *impl->cache);
   std::vector<std::unique_ptr<Backend>> backends;
   for (const Device* device : options.devices) {
-    backends.push_back(TRY(device->create_backend(options.backend)));
+    std::unique_ptr<Backend> backend = TRY(device->create_backend(options.backend));
+    backends.push_back(std::move(backend));
   }
   impl->scheduler = TRY(Scheduler::create(std::move(backends)));
   TRY(impl->reserve());

@@ -136,15 +136,18 @@ class ParallelLoader {
     }
   }
 
+  // Matrix by matrix (an expert's weights are one each), in pieces of whole groups of rows.
   Status load(const LoadItem& item, std::vector<std::byte>& piece) {
     const Tensor& tensor = *item.tensor;
-    const uint64_t row_size = tensor.nb[1];
-    const uint64_t rows = std::max<uint64_t>(kPieceBytes / row_size / kPieceRows, 1) * kPieceRows;
-    const uint64_t step = tensor.row_count() == 1 ? tensor.size_bytes() : rows * row_size;
-    for (uint64_t offset = 0; offset < item.info->size_bytes; offset += step) {
-      piece.resize(static_cast<size_t>(std::min(step, item.info->size_bytes - offset)));
-      TRY(source_.read(*item.info, offset, piece, stop_.get_token()));
-      TRY(tensor.buffer->write(tensor, offset, piece));
+    const uint64_t matrix_bytes = static_cast<uint64_t>(tensor.ne[1]) * tensor.nb[1];
+    const uint64_t groups = std::max<uint64_t>(kPieceBytes / (tensor.nb[1] * kPieceRows), 1);
+    const uint64_t step = groups * kPieceRows * tensor.nb[1];
+    for (uint64_t begin = 0; begin < item.info->size_bytes; begin += matrix_bytes) {
+      for (uint64_t offset = 0; offset < matrix_bytes; offset += step) {
+        piece.resize(static_cast<size_t>(std::min(step, matrix_bytes - offset)));
+        TRY(source_.read(*item.info, begin + offset, piece, stop_.get_token()));
+        TRY(tensor.buffer->write(tensor, begin + offset, piece));
+      }
     }
     source_.release(*item.info);
     return ok_status();
@@ -181,7 +184,8 @@ Result<std::vector<PlannedTensor>> plan_weights(const GgufFile& file, const Hpar
     planned.tensor.dtype = source.info->dtype;
     planned.tensor.ne = source.info->ne;
     planned.tensor.nb = dense_strides(source.info->dtype, source.info->ne).value();
-    planned.memory = source.use == TensorUse::vector
+    // A single row is a vector to a device: there is nothing to rearrange.
+    planned.memory = source.use == TensorUse::vector || planned.tensor.ne[1] == 1
                          ? &planned.device->compute_buffer_type()
                          : planned.device->weight_buffer_types().front();
     TRY(check_supported(file, planned));

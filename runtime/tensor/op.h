@@ -70,7 +70,7 @@ struct RopeParams {
   float freq_base = 10000.0f;
   float freq_scale = 1.0f;     // 1 / linear scaling factor
   float ext_factor = 0.0f;     // yarn: how much of the extrapolated angle is mixed in
-  float attn_factor = 1.0f;    // multiplies cos and sin
+  float attn_factor = 1.0f;    // multiplies cos and sin, besides yarn's own 1 + 0.1 ln(1 / scale)
   float beta_fast = 32.0f;     // yarn: rotations at which interpolation ends
   float beta_slow = 1.0f;      // yarn: rotations at which it is complete
   int32_t n_ctx_original = 0;  // context the model was trained on, for yarn

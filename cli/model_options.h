@@ -1,0 +1,44 @@
+// Options that all commands share which run a model in this process.
+//
+// Threads: the main thread, while the command line is read.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/device/registry.h"
+#include "runtime/gguf/gguf_file.h"
+#include "runtime/model/hparams.h"
+#include "runtime/model/layer_range.h"
+
+namespace strata::cli {
+
+struct ModelOptions {
+  std::string path;
+  int threads = 0;         // 0: one for each core that this process may use
+  std::string isa;         // empty: the best
+  std::string kv_type;     // as dtype_from_name() takes it
+  std::vector<int> split;  // layers per stage; empty: one stage
+  bool mapped = false;     // weights stay in the file's mapping
+};
+
+// -m/--model, --threads, --isa, --kv-type (with that default), --split and --mapped.
+void add_model_options(CLI::App& command, ModelOptions& options, const std::string& kv_type);
+
+// The devices of this process, with the options' vector path. Errors: those of the device.
+Result<std::unique_ptr<DeviceRegistry>> open_devices(const ModelOptions& options);
+
+// The options' split of this model, or all of it as one range. Errors: INVALID_ARGUMENT.
+Result<std::vector<LayerRange>> stage_ranges(const ModelOptions& options, const Hparams& hparams);
+
+// f32, f16, q8_0 or q4_0. Errors: INVALID_ARGUMENT.
+Result<DType> parse_kv_type(const std::string& name);
+
+// A whole text file. Errors: NOT_FOUND, or those of reading; INVALID_ARGUMENT beyond 1 GiB.
+Result<std::string> read_text_file(const std::string& path);
+
+}  // namespace strata::cli

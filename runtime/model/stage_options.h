@@ -1,0 +1,25 @@
+// What StageModel and its estimate derive from StageOptions alike. Threads: any.
+#pragma once
+
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/model/stage_graph.h"
+#include "runtime/model/stage_model.h"
+
+namespace strata {
+
+// Errors: INVALID_ARGUMENT for a range outside the model, no device, or limits out of bounds.
+Status check_stage_options(const Hparams& hparams, const StageOptions& options);
+
+// Layers as the options say, else on the first device; the embedding on the CPU; the head with the
+// last layer. Requires: check_stage_options() passed.
+Placement stage_placement(const StageOptions& options);
+
+// Entries of a block table for max_context positions.
+int32_t table_blocks_max(const StageOptions& options);
+
+// The largest prompt chunk, the largest batch of single tokens, and one token.
+std::vector<BatchShape> worst_shapes(const StageOptions& options);
+
+}  // namespace strata
