@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "runtime/gguf/gguf_file.h"
-#include "tests/runtime/text/text_fixtures.h"
+#include "tests/support/vocabularies.h"
 
 namespace strata {
 namespace {

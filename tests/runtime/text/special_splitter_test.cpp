@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/runtime/text/text_fixtures.h"
+#include "tests/support/vocabularies.h"
 
 namespace strata {
 namespace {

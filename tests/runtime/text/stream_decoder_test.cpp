@@ -8,7 +8,8 @@
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/unicode.h"
-#include "tests/runtime/text/text_fixtures.h"
+#include "tests/runtime/text/open_tokenizer.h"
+#include "tests/support/vocabularies.h"
 
 namespace strata {
 namespace {

@@ -10,7 +10,8 @@
 #include <random>
 
 #include "runtime/text/unicode.h"
-#include "tests/runtime/text/text_fixtures.h"
+#include "tests/runtime/text/open_tokenizer.h"
+#include "tests/support/vocabularies.h"
 
 namespace strata {
 namespace {

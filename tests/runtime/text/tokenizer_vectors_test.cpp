@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/text/tokenizer.h"
-#include "tests/runtime/text/text_fixtures.h"
+#include "tests/runtime/text/open_tokenizer.h"
 
 namespace strata {
 namespace {

@@ -7,7 +7,8 @@
 
 #include <functional>
 
-#include "tests/runtime/text/text_fixtures.h"
+#include "runtime/text/tokenizer.h"
+#include "tests/support/vocabularies.h"
 
 namespace strata {
 namespace {

@@ -1,21 +1,15 @@
-// Small vocabularies as files, for the tests of runtime/text.
+// Small vocabularies as files, for tests of the text layer and its fuzzer.
 #pragma once
 
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "runtime/gguf/metadata.h"
-#include "runtime/text/tokenizer.h"
 #include "tests/support/gguf_writer.h"
 
 namespace strata::test {
 
 // The metadata of what `writer` describes. Aborts the test program if the file itself is broken.
 Metadata metadata_of(const GgufWriter& writer);
-
-// The tokenizer of a file; a test failure and null if there is none.
-std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 
 // SentencePiece: <unk> <s> </s> (0 to 2), all bytes (3 to 258), then "▁", letters, and
 // "▁a" "ab" "▁ab" "abc" with falling scores; user-defined "\n\n", control "<|im_start|>" and

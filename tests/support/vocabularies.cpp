@@ -1,9 +1,10 @@
-#include "tests/runtime/text/text_fixtures.h"
+#include "tests/support/vocabularies.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "runtime/gguf/gguf_file.h"
 #include "runtime/text/byte_level.h"
@@ -13,20 +14,6 @@ namespace strata::test {
 Metadata metadata_of(const GgufWriter& writer) {
   const std::string header = writer.header();
   return GgufFile::from_header(std::as_bytes(std::span(header)), "test.gguf").value()->metadata();
-}
-
-std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
-  Result<std::shared_ptr<GgufFile>> file = GgufFile::open(path);
-  if (!file.ok()) {
-    ADD_FAILURE() << file.status().to_string();
-    return nullptr;
-  }
-  Result<std::unique_ptr<Tokenizer>> tokenizer = make_tokenizer(file.value()->metadata());
-  if (!tokenizer.ok()) {
-    ADD_FAILURE() << tokenizer.status().to_string();
-    return nullptr;
-  }
-  return std::move(tokenizer).value();
 }
 
 GgufWriter spm_vocabulary() {
