@@ -98,9 +98,11 @@ Status run_tokenize(const std::string& model, const std::optional<std::string>& 
   const std::unique_ptr<Tokenizer> tokenizer = TRY(make_tokenizer(file->metadata()));
   const std::string input = text ? *text : read_standard_input();
   if (as_json) {
-    fmt::print("{}\n", TRY(tokenize_json(*tokenizer, input, options)).dump());
+    const json output = TRY(tokenize_json(*tokenizer, input, options));
+    fmt::print("{}\n", output.dump());
   } else {
-    fmt::print("{}", TRY(tokenize_text(*tokenizer, input, options)));
+    const std::string output = TRY(tokenize_text(*tokenizer, input, options));
+    fmt::print("{}", output);
   }
   return ok_status();
 }

@@ -73,7 +73,8 @@ Result<std::unique_ptr<Tokenizer>> make_tokenizer(const Metadata& metadata) {
     case VocabKind::bpe:
       break;
   }
-  return std::unique_ptr<Tokenizer>(TRY(BpeTokenizer::create(std::move(vocab), metadata)));
+  std::unique_ptr<BpeTokenizer> bpe = TRY(BpeTokenizer::create(std::move(vocab), metadata));
+  return std::unique_ptr<Tokenizer>(std::move(bpe));
 }
 
 }  // namespace strata

@@ -230,9 +230,9 @@ Status Vocab::load_flags(const Metadata& metadata) {
   if (add_eos_ && special_.eos < 0) {
     return metadata.error(kAddEosKey, "is true, but there is no tokenizer.ggml.eos_token_id");
   }
-  add_space_prefix_ =
-      TRY(metadata.get_or<bool>("tokenizer.ggml.add_space_prefix", kind_ == VocabKind::spm)) &&
-      kind_ == VocabKind::spm;
+  const bool spm = kind_ == VocabKind::spm;
+  const bool space_prefix = TRY(metadata.get_or<bool>("tokenizer.ggml.add_space_prefix", spm));
+  add_space_prefix_ = spm && space_prefix;
   return ok_status();
 }
 

@@ -88,6 +88,26 @@ std::string plain_name(std::string name) {
 INSTANTIATE_TEST_SUITE_P(Families, TokenizerVectors, ::testing::ValuesIn(packed_cases()),
                          [](const auto& each) { return plain_name(each.param.name); });
 
+// The tiny models' own vectors: special tokens parsed, without and with BOS and EOS.
+TEST(ModelTokenizers, TinyModelsEqualTheReference) {
+  for (const std::string name :
+       {"gemma3", "gpt2", "llama", "llama-256", "llama3", "mixtral", "qwen3", "qwen3-256"}) {
+    const std::string path = STRATA_TEST_DATA "/models/" + name;
+    const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(path + ".gguf");
+    ASSERT_NE(tokenizer, nullptr);
+    const nlohmann::json cases = read_json(path + ".json").at("tokenizer");
+    ASSERT_GT(cases.size(), 0U);
+    for (const nlohmann::json& item : cases) {
+      const std::string text = item.at("text").get<std::string>();
+      EXPECT_EQ(describe(tokenizer->encode(text, {.parse_special = true})), item.at("ids").dump())
+          << name << item.at("text").dump();
+      EXPECT_EQ(describe(tokenizer->encode(text, {.parse_special = true, .add_special = true})),
+                item.at("ids_add_special").dump())
+          << name << item.at("text").dump();
+    }
+  }
+}
+
 class ModelVectors : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ModelVectors, IdsEqualTheReference) {
