@@ -19,7 +19,7 @@ constexpr int kWidth = 16;
 constexpr int kMaxColumns = 8;
 // Columns whose dots advance side by side, to hide their latency.
 constexpr int kDotColumns = 8;
-constexpr int kVectorSlices = 2;
+constexpr int kVectorSlices = 1;
 constexpr int kPlainSlices = 2;
 
 using F = __m512;
