@@ -12,6 +12,8 @@
 #define STRATA_MATMUL_ISA matmul_avx2
 #endif
 
+#include "backends/cpu/kernels/quantise_lanes_avx.h"
+
 namespace strata::cpu::STRATA_MATMUL_ISA {
 namespace {
 

@@ -168,5 +168,35 @@ inline void dot(const I* quads, const int8_t* const* q, I* sums) {
   }
 }
 
+// --- activations ------------------------------------------------------------------------------
+
+// The largest bits of 32 magnitudes, as integers: not finite ones count as the largest.
+inline int32_t largest_magnitude_bits(const float* x) {
+  int32_t largest = 0;
+  for (int i = 0; i < 32; ++i) {
+    int32_t bits;
+    __builtin_memcpy(&bits, x + i, 4);
+    bits &= 0x7fffffff;
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
+// q = x * inverse, rounded to nearest even, and the sums of both halves of q. Requires: products in
+// [-128, 127].
+inline void round_block(const float* x, float inverse, int8_t* q, int32_t* low, int32_t* high) {
+  int32_t sums[2] = {0, 0};
+  for (int i = 0; i < 32; ++i) {
+    // Adding 1.5 * 2^23 leaves the rounded integer in the low bits.
+    const float shifted = x[i] * inverse + 12582912.0f;
+    int32_t bits;
+    __builtin_memcpy(&bits, &shifted, 4);
+    q[i] = static_cast<int8_t>(bits - 0x4b400000);
+    sums[i / 16] += q[i];
+  }
+  *low = sums[0];
+  *high = sums[1];
+}
+
 }  // namespace
 }  // namespace strata::cpu::STRATA_MATMUL_ISA

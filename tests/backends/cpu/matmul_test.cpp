@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <fstream>
@@ -230,6 +231,62 @@ TEST(Matmul, IdsOutOfRangeGiveNaNAndTouchNothingElse) {
                           1};
   run_matmul_id_piece(matmul_kernels(kScalar), args, {0, 2, 0, 3}, {});
   for (size_t i = 0; i < 60; ++i) EXPECT_EQ(std::isnan(y[i]), i / 20 != 1) << i;
+}
+
+// Address space of which only touched pages cost memory.
+class Reserved {
+ public:
+  explicit Reserved(size_t size)
+      : size_(size),
+        base_(mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  ~Reserved() {
+    if (usable()) munmap(base_, size_);
+  }
+  Reserved(const Reserved&) = delete;
+  Reserved& operator=(const Reserved&) = delete;
+  bool usable() const { return base_ != MAP_FAILED; }
+  std::byte* base() const { return static_cast<std::byte*>(base_); }
+
+ private:
+  size_t size_;
+  void* base_;
+};
+
+TEST(Matmul, ReachesOffsetsBeyondFourGigabytes) {
+  const int64_t k = 4096;
+  const auto rows = random_rows(DType::q8_0, k, 16, 41);
+  const auto small = make_weights(DType::q8_0, {k, 16, 1, 1}, rows, true);
+  const uint64_t group_bytes = small->matrix().matrix_bytes;
+  const int64_t groups = static_cast<int64_t>((uint64_t{5} << 30) / group_bytes);
+  const uint64_t column_stride = uint64_t{3} << 30;
+  const Reserved weights_space(static_cast<size_t>(groups) * group_bytes);
+  const Reserved columns_space(2 * column_stride + (size_t{1} << 28));
+  if (!weights_space.usable() || !columns_space.usable()) GTEST_SKIP() << "no address space";
+  std::memcpy(weights_space.base() + static_cast<uint64_t>(groups - 1) * group_bytes,
+              small->matrix().data, group_bytes);
+
+  WeightMatrix large = small->matrix();
+  large.data = weights_space.base();
+  large.rows = groups * 16;
+  large.matrix_bytes = static_cast<uint64_t>(groups) * group_bytes;
+  for (const Isa isa : isas()) {
+    const MatmulKernels& kernels = matmul_kernels(isa);
+    const auto x = make_activations(kernels, DType::q8_0, random_activations(k, 3, 42), k, 3);
+    const auto expected =
+        multiply(kernels, small->matrix(), x, 3, plan_pieces(small->matrix(), 3, 1));
+    // Columns 3 GiB apart, each with its x first and its y behind.
+    std::byte* y = columns_space.base() + x.stride;
+    for (uint64_t c = 0; c < 3; ++c) {
+      std::memcpy(columns_space.base() + c * column_stride, x.data() + c * x.stride, x.stride);
+    }
+    run_matmul_piece(kernels, {large, columns_space.base(), column_stride, y, column_stride},
+                     {groups - 1, groups, 0, 3}, {});
+    for (uint64_t c = 0; c < 3; ++c) {
+      const std::byte* column = y + c * column_stride + static_cast<uint64_t>(groups - 1) * 64;
+      ASSERT_EQ(std::memcmp(column, expected.data() + 16 * c, 64), 0) << isa_name(isa) << ' ' << c;
+    }
+  }
 }
 
 TEST(Matmul, PiecesCoverEverythingOnce) {
