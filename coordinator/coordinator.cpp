@@ -10,6 +10,7 @@
 
 #include "backends/remote/remote_stage.h"
 #include "backends/remote/token.h"
+#include "backends/remote/weights_service.h"
 #include "coordinator/cluster_service.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
@@ -107,6 +108,7 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   EngineLoop engine;
   std::unique_ptr<Generator> generator;
   std::unique_ptr<ClusterService> service;
+  std::unique_ptr<remote::WeightsService> weights;  // null without tensor digests
   std::unique_ptr<PipelineReceiver> receiver;
   std::unique_ptr<remote::RpcServer> server;
   PipelineUser user;
@@ -290,10 +292,17 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(CoordinatorOptions optio
   });
   self.control = std::thread([&self] { self.run_control(); });
   std::unique_ptr<Coordinator> coordinator(new Coordinator(std::move(impl)));
+  std::vector<grpc::Service*> services = {&self.service->service()};
+  if (!self.options.tensor_digests.empty()) {
+    self.weights = remote::WeightsService::create(
+        self.options.token, self.options.cluster.model, self.options.file,
+        {.tensors = self.options.tensor_digests, .manifest = {}, .model = {}});
+    services.push_back(&self.weights->service());
+  }
   // Last: from here on events come in.
   self.server = TRY(remote::RpcServer::start({.listen = self.options.listen,
                                               .insecure_network = self.options.insecure_network,
-                                              .services = {&self.service->service()},
+                                              .services = std::move(services),
                                               .streams = self.receiver->acceptor()}));
   return coordinator;
 }

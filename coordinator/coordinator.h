@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/remote/channel.h"
 #include "backends/remote/client_records.h"
@@ -27,6 +28,9 @@ namespace strata::coordinator {
 struct CoordinatorOptions {
   std::shared_ptr<const GgufFile> file;
   std::string model_digest;  // "sha256:..."
+  // One for each of the file's tensors, to serve them to workers that have no file. Empty: workers
+  // need files of their own.
+  std::vector<std::string> tensor_digests;
   std::string token;
   remote::Address listen;
   bool insecure_network = false;

@@ -85,7 +85,7 @@ class Stream final : public OutgoingStream {
       if (writing_) return ok_status();
       writing_ = true;
       if (!small) {
-        wake_.Set(&queue_events_, gpr_now(GPR_CLOCK_MONOTONIC), tag(Event::wake));
+        wake_.Set(&queue_events_, gpr_inf_past(GPR_CLOCK_MONOTONIC), tag(Event::wake));
         return ok_status();
       }
     }

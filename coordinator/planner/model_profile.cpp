@@ -50,22 +50,22 @@ Result<ModelProfile> profile_model(const GgufFile& file, const ProfileOptions& o
   profile.output_bytes = tail.output_weights;
   profile.output_shared_bytes =
       tail.output_weights - std::min(tail.output_weights, whole.output_weights);
-  // Activations do not depend on which layers a stage has, only on its ends; windows may differ
-  // between layers, so the dearest counts.
+  // Activations do not depend on how many layers a stage has, only on its ends; windows may differ
+  // between layers, so the dearest counts. The embedding goes with the first layer, the head with
+  // the last.
   for (int32_t i = 0; i < layers; ++i) {
-    for (const bool embedding : {false, true}) {
-      for (const bool head : {false, true}) {
-        const bool first_of_kind = i == 0 || hparams.layer_groups[static_cast<size_t>(i)] !=
-                                                 hparams.layer_groups[static_cast<size_t>(i - 1)];
-        if (!first_of_kind) continue;
-        const StageEstimate part =
-            TRY(estimate({.begin = i, .end = i + 1, .has_embedding = embedding, .has_head = head}));
-        uint64_t& most = profile.compute_bytes[embedding ? 1 : 0][head ? 1 : 0];
-        most = std::max(most, part.compute);
-      }
+    const bool first_of_kind = i == 0 || hparams.layer_groups[static_cast<size_t>(i)] !=
+                                             hparams.layer_groups[static_cast<size_t>(i - 1)];
+    if (!first_of_kind) continue;
+    for (const LayerRange& range :
+         {LayerRange{i, i + 1, false, false}, LayerRange{0, i + 1, true, false},
+          LayerRange{i, layers, false, true}}) {
+      const StageEstimate part = TRY(estimate(range));
+      uint64_t& most = profile.compute_bytes[range.has_embedding ? 1 : 0][range.has_head ? 1 : 0];
+      most = std::max(most, part.compute);
     }
   }
-  profile.compute_bytes[1][1] = std::max(profile.compute_bytes[1][1], whole.compute);
+  profile.compute_bytes[1][1] = whole.compute;
   return profile;
 }
 

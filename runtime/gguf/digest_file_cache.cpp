@@ -1,0 +1,60 @@
+#include "runtime/gguf/digest_file_cache.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "runtime/base/digest.h"
+
+namespace strata {
+namespace {
+
+constexpr const char* kFirstLine = "strata tensor digests 1";
+
+}  // namespace
+
+std::string DigestFileCache::path_of(std::span<const FileIdentity> files) const {
+  Sha256 sha;
+  for (const FileIdentity& file : files) {
+    sha.update(fmt::format("{} {} {} {}\n", file.device, file.inode, file.size, file.mtime_ns));
+  }
+  return folder_ + "/" + sha.finish() + ".digests";
+}
+
+std::optional<std::vector<std::string>> DigestFileCache::find(std::span<const FileIdentity> files) {
+  std::ifstream in(path_of(files));
+  std::string line;
+  if (!std::getline(in, line) || line != kFirstLine) return std::nullopt;
+  std::vector<std::string> digests;
+  while (std::getline(in, line) && line != "end") {
+    if (!is_digest(line)) return std::nullopt;
+    digests.push_back(line);
+  }
+  // A file that was cut short has no last line.
+  if (line != "end") return std::nullopt;
+  return digests;
+}
+
+void DigestFileCache::store(std::span<const FileIdentity> files,
+                            const std::vector<std::string>& tensor_digests) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  const std::string path = path_of(files);
+  const std::string draft = fmt::format("{}.{}", path, ::getpid());
+  {
+    std::ofstream out(draft);
+    out << kFirstLine << '\n';
+    for (const std::string& digest : tensor_digests) out << digest << '\n';
+    out << "end\n";
+    out.flush();
+    if (!out) error = std::make_error_code(std::errc::io_error);
+  }
+  if (!error) std::filesystem::rename(draft, path, error);
+  if (error) std::remove(draft.c_str());
+}
+
+}  // namespace strata
