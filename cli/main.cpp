@@ -5,6 +5,7 @@
 #include "cli/eval.h"
 #include "cli/inspect.h"
 #include "cli/tokenize.h"
+#include "cli/worker.h"
 #include "runtime/base/log.h"
 
 namespace strata::cli {
@@ -15,6 +16,7 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   add_eval_command(app, context);
   add_inspect_command(app, context);
   add_tokenize_command(app, context);
+  add_worker_command(app, context);
 }
 
 int run(int argc, char** argv) {

@@ -1,0 +1,30 @@
+// Options that all commands share which talk to a cluster: its address and its token.
+//
+// The token comes from a file or the environment, never from the command line, which others can
+// read (backends/remote/token.h says where it is looked for).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "backends/remote/channel.h"
+#include "runtime/base/status.h"
+
+namespace strata::cli {
+
+struct TokenOptions {
+  std::string file;
+};
+// --token-file.
+void add_token_options(CLI::App& command, TokenOptions& options);
+// `create`: makes the default token if there is none (the coordinator).
+Result<std::string> read_token(const TokenOptions& options, bool create);
+
+struct ClusterAddressOptions {
+  std::string coordinator;
+  TokenOptions token;
+};
+// --coordinator HOST:PORT and --token-file.
+void add_cluster_address_options(CLI::App& command, ClusterAddressOptions& options);
+
+}  // namespace strata::cli

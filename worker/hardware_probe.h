@@ -1,0 +1,32 @@
+// What this machine offers: its devices with memory and measured speed, for the Hello.
+//
+// Measuring takes a second and wants an idle machine, so that workers of one host take turns by a
+// lock file; --speed skips it. Threads: one caller.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/remote/cluster_records.h"
+#include "runtime/device/registry.h"
+
+namespace strata::worker {
+
+struct ProbeRequest {
+  int threads = 1;
+  // Given in place of a measurement.
+  std::optional<DeviceSpeed> speed;
+  // Where the lock file is; made if missing. Shared by the workers of a host.
+  std::string lock_folder;
+};
+
+// "READ_GB_S,INT8_GOPS,F32_GFLOPS", such as "20,400,100". Errors: INVALID_ARGUMENT.
+Result<DeviceSpeed> parse_speed(const std::string& text);
+
+// Waits for its turn (30 s at most, then measures all the same and says so), measures each CPU
+// device. Errors: those of the measurement.
+Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& registry,
+                                                        const ProbeRequest& request);
+
+}  // namespace strata::worker

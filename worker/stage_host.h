@@ -1,0 +1,122 @@
+// StageHost: carries out what the coordinator says about this worker's stage.
+//
+//   command() -> queue -> loader thread: load_stage, start_epoch, unload -> emit(CommandDone)
+//
+//   nothing --load_stage--> loaded --start_epoch--> running
+//
+// A command of a newer epoch, a coordinator that is gone, or stop() cancels a load that is under
+// way. Weights outlive the stage: a load of the same layers of the same model in a later epoch
+// reads nothing. What a stage needs in memory is counted and compared with the worker's limit
+// before anything is loaded.
+//
+// No gRPC here. Threads: public members from any thread; emit from the loader's and streams'.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "backends/remote/cluster_records.h"
+#include "backends/remote/remote_stage.h"
+#include "backends/remote/weights_client.h"
+#include "runtime/base/mutex.h"
+#include "runtime/device/registry.h"
+#include "runtime/model/stage_model.h"
+#include "worker/step_service.h"
+#include "worker/weight_store.h"
+
+namespace strata::worker {
+
+struct StageHostOptions {
+  std::string name;  // the worker's
+  uint32_t threads = 1;
+  uint64_t memory_limit_bytes = 0;
+  bool insecure_network = false;
+  const DeviceRegistry* devices = nullptr;  // not owned
+  WeightStore* store = nullptr;             // not owned
+  // To the coordinator. Must not block.
+  std::function<void(remote::FromWorker)> emit;
+};
+
+class StageHost {
+ public:
+  explicit StageHost(StageHostOptions options);
+  ~StageHost();
+  StageHost(const StageHost&) = delete;
+  StageHost& operator=(const StageHost&) = delete;
+
+  // For PipelineReceiver.
+  remote::PipelineHandler& handler() { return steps_; }
+
+  // A coordinator has welcomed this worker: results and weights go over this address.
+  void begin_session(const remote::Address& coordinator, const std::string& token);
+  // The coordinator is gone: ends the stage and what is being loaded, keeps the weights.
+  void end_session();
+  // Queues a LoadStage, StartEpoch or Unload; answered by CommandDone.
+  void command(uint64_t command_id, remote::Command command);
+  // Ends everything; the loader thread is gone afterwards.
+  void stop();
+
+  remote::Heartbeat heartbeat() const;
+  // The model and range whose weights are held; an empty digest for none.
+  std::pair<std::string, LayerRange> held() const;
+  uint64_t last_epoch() const;
+
+ private:
+  struct Job {
+    uint64_t command_id = 0;
+    remote::Command command;
+  };
+  struct Session {
+    remote::Address coordinator;
+    std::string token;
+    std::unique_ptr<remote::WeightsClient> weights;
+  };
+  // What a load leaves; the loader thread's.
+  struct Loaded {
+    remote::LoadStage order;
+    std::shared_ptr<const GgufFile> file;
+    std::shared_ptr<Weights> weights;
+    StageOptions options;
+    std::unique_ptr<StageModel> model;  // until an epoch starts with it
+  };
+
+  void run() noexcept;
+  remote::CommandDone carry_out(const Job& job, const std::stop_token& stop);
+  Status load(const remote::LoadStage& order, const std::stop_token& stop,
+              remote::StageMemory& memory);
+  Status load_weights(Loaded& loaded, TensorSource* source, const std::stop_token& stop);
+  Status start(const remote::StartEpoch& order);
+  Status open_streams(const remote::StartEpoch& order, RunningStage& running);
+  void end_stage(uint64_t epoch);
+  Result<StageOptions> stage_options(const remote::LoadStage& order, const GgufFile& file) const;
+  std::shared_ptr<Session> session() const;
+  remote::PeerLostCallback lost_callback(uint64_t epoch, std::string peer) const;
+
+  const StageHostOptions options_;
+  StepService steps_;
+  std::optional<Loaded> loaded_;  // the loader thread's
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<Job> jobs_ STRATA_GUARDED_BY(mutex_);
+  std::shared_ptr<Session> session_ STRATA_GUARDED_BY(mutex_);
+  bool end_wanted_ STRATA_GUARDED_BY(mutex_) = false;  // end_session() was called
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  std::stop_source current_ STRATA_GUARDED_BY(mutex_);  // of the job that runs
+  uint64_t last_epoch_ STRATA_GUARDED_BY(mutex_) = 0;
+  std::optional<remote::LoadProgress> progress_ STRATA_GUARDED_BY(mutex_);
+  uint64_t used_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
+  uint64_t steps_before_ STRATA_GUARDED_BY(mutex_) = 0;  // of earlier epochs
+  std::string held_digest_ STRATA_GUARDED_BY(mutex_);
+  LayerRange held_range_ STRATA_GUARDED_BY(mutex_);
+
+  std::thread loader_;
+};
+
+}  // namespace strata::worker

@@ -1,0 +1,207 @@
+#include "worker/tensor_cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+
+#include "runtime/base/human.h"
+
+namespace strata::worker {
+namespace {
+
+// How often a worker looks whether another one has finished the tensor that both want.
+constexpr std::chrono::milliseconds kLockRetry{50};
+constexpr size_t kReadBytes = size_t{1} << 20;
+
+class OpenFile {
+ public:
+  explicit OpenFile(int fd) : fd_(fd) {}
+  ~OpenFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+bool has_size(const std::string& path, uint64_t size) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+         static_cast<uint64_t>(info.st_size) == size;
+}
+
+Status write_all(int fd, std::span<const std::byte> bytes, const std::string& path,
+                 uint64_t still_needed) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == ENOSPC || errno == EDQUOT)) {
+      return resource_exhausted(fmt::format("cannot store {}: the disk is full, {} more are needed",
+                                            path, human_bytes(still_needed)),
+                                "free space there, or name another folder with --cache");
+    }
+    if (written < 0) return from_errno(errno, fmt::format("cannot write {}", path));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return ok_status();
+}
+
+// Hashes what an earlier transfer left. Its size.
+Result<uint64_t> hash_part(int fd, Sha256& sha, const std::string& path) {
+  std::vector<std::byte> buffer(kReadBytes);
+  uint64_t size = 0;
+  for (;;) {
+    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(size));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return from_errno(errno, fmt::format("cannot read {}", path));
+    if (got == 0) return size;
+    sha.update(std::span(buffer).first(static_cast<size_t>(got)));
+    size += static_cast<uint64_t>(got);
+  }
+}
+
+// Waits for the lock that another worker may hold while it receives the same tensor.
+Status lock_file(int fd, const std::string& path, const std::stop_token& stop) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return from_errno(errno, fmt::format("cannot lock {}", path));
+    }
+    if (stop.stop_requested()) return cancelled("the load was cancelled");
+    std::this_thread::sleep_for(kLockRetry);
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+TensorCache::TensorCache(std::string folder, remote::ModelName model,
+                         const std::vector<remote::ManifestTensor>& manifest,
+                         remote::WeightsClient& client, std::atomic<uint64_t>& received_bytes)
+    : folder_(std::move(folder)),
+      model_(std::move(model)),
+      client_(client),
+      received_bytes_(received_bytes) {
+  for (const remote::ManifestTensor& tensor : manifest) manifest_.emplace(tensor.name, tensor);
+}
+
+TensorCache::~TensorCache() = default;
+
+Status TensorCache::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> out,
+                         std::stop_token stop) {
+  const std::shared_ptr<Reading> reading = TRY(reading_of(tensor, stop));
+  TRY(reading->file->read(offset, out));
+  if (offset != reading->hashed_bytes) {
+    return internal_error(fmt::format("tensor {} is read out of order", tensor.name));
+  }
+  reading->sha.update(out);
+  reading->hashed_bytes += out.size();
+  if (reading->hashed_bytes < tensor.size_bytes) return ok_status();
+  const std::string& wanted = manifest_.at(tensor.name).digest;
+  if (reading->sha.finish() == wanted) return ok_status();
+  std::remove(reading->file->path().c_str());
+  return data_loss(fmt::format("{} does not have its digest any more", reading->file->path()),
+                   "it was removed; the next load gets it again. Check that disk");
+}
+
+void TensorCache::release(const TensorInfo& tensor) {
+  const MutexLock lock(mutex_);
+  open_.erase(tensor.name);
+}
+
+Result<std::shared_ptr<TensorCache::Reading>> TensorCache::reading_of(const TensorInfo& tensor,
+                                                                      std::stop_token stop) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = open_.find(tensor.name);
+    if (found != open_.end()) return found->second;
+  }
+  const auto entry = manifest_.find(tensor.name);
+  if (entry == manifest_.end() || entry->second.size_bytes != tensor.size_bytes) {
+    return data_loss(
+        fmt::format("the coordinator's manifest and header disagree on tensor {}", tensor.name));
+  }
+  const std::string path = folder_ + "/" + entry->second.digest;
+  if (!has_size(path, tensor.size_bytes)) TRY(fetch(entry->second, path, stop));
+  auto reading = std::make_shared<Reading>();
+  reading->file = TRY(MappedFile::open(path));
+  const MutexLock lock(mutex_);
+  open_[tensor.name] = reading;
+  return reading;
+}
+
+Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::string& path,
+                          std::stop_token stop) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) {
+    return unavailable(fmt::format("cannot make folder {}: {}", folder_, error.message()),
+                       "name another folder with --cache");
+  }
+  const std::string part = path + ".part";
+  for (;;) {
+    const OpenFile file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.get() < 0) return from_errno(errno, fmt::format("cannot open {}", part));
+    TRY(lock_file(file.get(), part, stop));
+    // Another worker may have finished it while this one waited.
+    if (has_size(path, tensor.size_bytes)) {
+      struct stat mine {};
+      struct stat named {};
+      if (::fstat(file.get(), &mine) == 0 && ::stat(part.c_str(), &named) == 0 &&
+          mine.st_ino == named.st_ino && mine.st_size == 0) {
+        std::remove(part.c_str());
+      }
+      return ok_status();
+    }
+    // The locked file must still be the one of that name.
+    struct stat mine {};
+    struct stat named {};
+    if (::fstat(file.get(), &mine) != 0 || ::stat(part.c_str(), &named) != 0 ||
+        mine.st_ino != named.st_ino) {
+      continue;
+    }
+    TRY(receive(tensor, file.get(), part, stop));
+    if (::rename(part.c_str(), path.c_str()) != 0) {
+      return from_errno(errno, fmt::format("cannot rename {}", part));
+    }
+    return ok_status();
+  }
+}
+
+Status TensorCache::receive(const remote::ManifestTensor& tensor, int fd, const std::string& part,
+                            std::stop_token stop) {
+  Sha256 sha;
+  uint64_t size = TRY(hash_part(fd, sha, part));
+  if (size > tensor.size_bytes) {
+    if (::ftruncate(fd, 0) != 0) return from_errno(errno, part);
+    sha = Sha256();
+    size = 0;
+  }
+  if (::lseek(fd, static_cast<off_t>(size), SEEK_SET) < 0) return from_errno(errno, part);
+  const auto take = [&](std::span<const std::byte> bytes) -> Status {
+    TRY(write_all(fd, bytes, part, tensor.size_bytes - size));
+    sha.update(bytes);
+    size += bytes.size();
+    received_bytes_ += bytes.size();
+    return ok_status();
+  };
+  if (size < tensor.size_bytes) TRY(client_.get_tensor(model_, tensor, size, take, stop));
+  if (sha.finish() == tensor.digest) return ok_status();
+  std::remove(part.c_str());
+  return data_loss(
+      fmt::format("tensor {} does not have its digest after the transfer", tensor.name),
+      "the next load gets it again");
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,181 @@
+#include "worker/weight_store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "runtime/base/log.h"
+#include "runtime/gguf/digest.h"
+#include "runtime/gguf/digest_file_cache.h"
+#include "worker/tensor_cache.h"
+
+namespace strata::worker {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Folders below a --models folder that are looked into.
+constexpr int kFolderDepth = 3;
+constexpr size_t kFilesMax = 10'000;
+
+// Files that `wanted` accepts, in the folders and a few levels below, the folders' order kept.
+template <typename Wanted>
+std::vector<std::string> list_files(const std::vector<std::string>& folders, const Wanted& wanted) {
+  std::vector<std::string> files;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
+                                           error);
+    const fs::recursive_directory_iterator end;
+    while (!error && entry != end && files.size() < kFilesMax) {
+      if (entry.depth() >= kFolderDepth) entry.disable_recursion_pending();
+      std::error_code type_error;
+      if (entry->is_regular_file(type_error) && wanted(entry->path())) {
+        files.push_back(entry->path().string());
+      }
+      entry.increment(error);
+    }
+  }
+  return files;
+}
+
+std::string hex_of(const remote::ModelName& model) { return model.digest.substr(7); }
+
+Status write_file(const std::string& path, std::string_view bytes) {
+  const std::string draft = fmt::format("{}.{}", path, ::getpid());
+  std::ofstream out(draft, std::ios::binary);
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
+    std::remove(draft.c_str());
+    return unavailable(fmt::format("cannot write {}", path), "is there space on that disk?");
+  }
+  return ok_status();
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return not_found(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// "digest size name" a line; a last line "end" tells that nothing is missing.
+std::string manifest_text(const std::vector<remote::ManifestTensor>& tensors) {
+  std::string text;
+  for (const remote::ManifestTensor& tensor : tensors) {
+    text += fmt::format("{} {} {}\n", tensor.digest, tensor.size_bytes, tensor.name);
+  }
+  return text + "end\n";
+}
+
+std::optional<std::vector<remote::ManifestTensor>> parse_manifest(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<remote::ManifestTensor> tensors;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line == "end") return tensors;
+    const size_t first = line.find(' ');
+    const size_t second = line.find(' ', first + 1);
+    if (second == std::string::npos || !is_digest(std::string_view(line).substr(0, first))) break;
+    remote::ManifestTensor tensor{line.substr(second + 1), line.substr(0, first), 0};
+    std::from_chars(line.data() + first + 1, line.data() + second, tensor.size_bytes);
+    tensors.push_back(std::move(tensor));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<remote::ModelName> WeightStore::known_models() const {
+  DigestFileCache cache(options_.cache_folder + "/digests");
+  std::vector<remote::ModelName> models;
+  const auto is_model = [](const fs::path& path) { return path.extension() == ".gguf"; };
+  for (const std::string& path : list_files(options_.model_folders, is_model)) {
+    const auto file = GgufFile::open(path);
+    if (!file.ok()) continue;
+    std::vector<FileIdentity> identities;
+    for (size_t i = 0; i < file.value()->file_count(); ++i) {
+      identities.push_back(file.value()->file(i).identity());
+    }
+    if (!cache.find(identities)) continue;
+    DigestOptions options;
+    options.cache = &cache;
+    const auto digest = compute_digest(*file.value(), options);
+    if (!digest.ok()) continue;
+    remote::ModelName name{fs::path(path).filename().string(), "sha256:" + digest.value().model};
+    if (remote::check_model_name(name).ok()) models.push_back(std::move(name));
+  }
+  return models;
+}
+
+Result<std::shared_ptr<const GgufFile>> WeightStore::find_local(const remote::ModelName& model,
+                                                                std::stop_token stop) const {
+  DigestFileCache cache(options_.cache_folder + "/digests");
+  const auto has_name = [&](const fs::path& path) { return path.filename() == model.base_name; };
+  for (const std::string& path : list_files(options_.model_folders, has_name)) {
+    const auto file = GgufFile::open(path);
+    if (!file.ok()) {
+      log::warn("{}", file.status().to_string());
+      continue;
+    }
+    DigestOptions options;
+    options.threads = options_.threads;
+    options.stop = stop;
+    options.cache = &cache;
+    const ModelDigest digest = TRY(compute_digest(*file.value(), options).with_context(path));
+    if ("sha256:" + digest.model == model.digest) {
+      return std::shared_ptr<const GgufFile>(file.value());
+    }
+    log::warn("{} is another model than the coordinator's {}: sha256:{} is not {}", path,
+              model.base_name, digest.model, model.digest);
+  }
+  return not_found(fmt::format("no --models folder has {} with {}", model.base_name, model.digest));
+}
+
+Result<remote::ModelHeader> WeightStore::get_header(const remote::ModelName& model,
+                                                    remote::WeightsClient& client,
+                                                    std::stop_token stop) const {
+  const std::string folder = options_.cache_folder + "/models/" + hex_of(model);
+  const auto manifest = read_file(folder + "/manifest");
+  if (manifest.ok()) {
+    const auto header = read_file(folder + "/header.gguf");
+    const auto tensors = parse_manifest(manifest.value());
+    if (header.ok() && tensors) return remote::ModelHeader{header.value(), *tensors};
+  }
+  remote::ModelHeader received = TRY(client.get_model(model, stop));
+  std::error_code error;
+  fs::create_directories(folder, error);
+  TRY(write_file(folder + "/header.gguf", received.header));
+  TRY(write_file(folder + "/manifest", manifest_text(received.tensors)));
+  return received;
+}
+
+Result<OpenedModel> WeightStore::open(const remote::ModelName& model, remote::WeightsClient& client,
+                                      std::stop_token stop) {
+  TRY(remote::check_model_name(model));
+  auto local = find_local(model, stop);
+  if (local.ok()) return OpenedModel{std::move(local).value(), nullptr};
+  if (local.status().code() == StatusCode::cancelled) return local.status();
+  if (local.status().code() != StatusCode::not_found) {
+    log::warn("{}", local.status().to_string());
+  }
+  const remote::ModelHeader header =
+      TRY(get_header(model, client, stop)
+              .with_context(fmt::format("cannot get {}'s header", model.base_name)));
+  OpenedModel opened;
+  opened.file =
+      TRY(GgufFile::from_header(std::as_bytes(std::span(header.header)), model.base_name));
+  opened.source = std::make_unique<TensorCache>(options_.cache_folder + "/tensors", model,
+                                                header.tensors, client, received_bytes_);
+  return opened;
+}
+
+}  // namespace strata::worker

@@ -1,0 +1,55 @@
+// Worker: one node of a cluster, from start to end.
+//
+//   probe -> listen -> [join -> serve commands -> the stream ends] with back-off -> leave
+//
+// Serves one stage at a time (stage_host.h). A coordinator that cannot be reached, or that is
+// restarted, is waited for; weights are kept meanwhile. One that refuses this worker (token,
+// version, name) ends it with the reason.
+//
+//   threads: caller's (reads commands), control (heartbeats), loader, acceptor, stage and its pool,
+//            one per outgoing stream
+//
+// This header includes no gRPC.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/remote/channel.h"
+#include "runtime/device/device.h"
+
+namespace strata::worker {
+
+struct WorkerOptions {
+  remote::Address coordinator;
+  remote::Address listen{"127.0.0.1", 0};
+  std::string name;
+  uint32_t threads = 0;             // 0: one for each core that this process may use
+  uint64_t memory_limit_bytes = 0;  // 0: what is free now, less a tenth
+  std::vector<std::string> model_folders;
+  std::string cache_folder;
+  // The cluster's token; asked before each attempt to join, since a coordinator that starts later
+  // makes the file. NOT_FOUND means: not yet.
+  std::function<Result<std::string>()> read_token;
+  bool insecure_network = false;
+  std::optional<DeviceSpeed> speed;  // in place of a measurement
+  std::string isa;                   // the CPU's vector path; empty: the best
+};
+
+class Worker {
+ public:
+  // Probes the hardware. Errors: INVALID_ARGUMENT for a name or option; PERMISSION_DENIED for an
+  // address beyond loopback; those of the probe.
+  static Result<std::unique_ptr<Worker>> create(const WorkerOptions& options);
+  virtual ~Worker() = default;
+
+  // Serves until stop(), the coordinator's Shutdown (both ok), or a refusal.
+  virtual Status run() = 0;
+  // Leaves the cluster and makes run() return within about a second. Threads: any.
+  virtual void stop(const std::string& reason) = 0;
+};
+
+}  // namespace strata::worker
