@@ -118,8 +118,8 @@ Status SlotTable::check_rows(const StepPlan& plan, const std::vector<bool>& open
     if (!open[row.slot]) {
       return not_found(fmt::format("row of slot {}, which holds no sequence", row.slot));
     }
+    if ((row.flags & StepRow::dead) != 0) continue;  // nobody will run it
     TRY(check_row(row, opened[row.slot]));
-    if ((row.flags & StepRow::dead) != 0) continue;
     tokens += row.count;
     ++live;
   }

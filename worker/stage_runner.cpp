@@ -136,7 +136,9 @@ Status StageRunner::fill_batch(StepFrame& frame, std::optional<TimePoint> deadli
     const size_t column = next_column;
     if (!is_dead(row)) next_column += row.count;  // the sender left out the dead ones only
     if (is_head()) TRY(take_tokens(frame.plan, row, next_token, deadline));
-    if (slots_[row.slot].has_ended) row.flags |= StepRow::dead;
+    Slot& slot = slots_[row.slot];
+    if (slot.has_ended) row.flags |= StepRow::dead;
+    slot.has_ended = is_dead(row);  // a stage before this one knew it first
     if (!is_dead(row)) add_row(frame, i, column);
   }
   return ok_status();

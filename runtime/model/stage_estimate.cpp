@@ -41,8 +41,8 @@ class DescribedTensors final : public TensorProvider {
   mutable std::deque<KvTensors> caches_;
 };
 
-Result<uint64_t> compute_bytes(const Hparams& hparams, const StageOptions& options,
-                               const TensorProvider& tensors) {
+Result<uint64_t> worst_compute_bytes(const Hparams& hparams, const StageOptions& options,
+                                     const TensorProvider& tensors) {
   const GraphAllocator allocator({&options.devices.front()->compute_buffer_type()});
   uint64_t most = 0;
   for (const BatchShape& shape : worst_shapes(options)) {
@@ -102,7 +102,7 @@ Result<StageEstimate> StageModel::estimate(const GgufFile& file, const StageOpti
         align_up(cache.k.size_bytes(), alignment) + align_up(cache.v.size_bytes(), alignment);
     tensors.add_cache(std::move(cache));
   }
-  estimate.compute = TRY(compute_bytes(hparams, options, tensors));
+  estimate.compute = TRY(worst_compute_bytes(hparams, options, tensors));
   return estimate;
 }
 

@@ -251,6 +251,14 @@ Result<std::unique_ptr<StageModel>> StageModel::create(std::shared_ptr<const Ggu
 const Hparams& StageModel::hparams() const { return impl_->hparams; }
 const StageOptions& StageModel::options() const { return impl_->options; }
 KvCache& StageModel::kv_cache() { return *impl_->cache; }
+uint64_t StageModel::weights_bytes() const { return impl_->weights->size_bytes(); }
+
+uint64_t StageModel::compute_bytes() const {
+  uint64_t sum = 0;
+  for (const SchedulerMemory& memory : impl_->scheduler->memory()) sum += memory.compute_bytes;
+  return sum;
+}
+
 uint64_t StageModel::graphs_built() const { return impl_->graphs_built; }
 
 Result<std::span<const float>> StageModel::run(const StageBatch& batch) {
