@@ -36,9 +36,20 @@ Result<uint16_t> parse_port(std::string_view text, std::string_view digits, Addr
   return static_cast<uint16_t>(port);
 }
 
+bool is_host_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '-' || c == '_';
+}
+
+// "fe80::1%eth0" has a zone, which is a network device's name.
 bool is_ipv6(const std::string& host) {
   in6_addr address;
-  return ::inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) == 1;
+  const size_t percent = host.find('%');
+  if (::inet_pton(AF_INET6, host.substr(0, percent).c_str(), &address) != 1) return false;
+  if (percent == std::string::npos) return true;
+  const std::string zone = host.substr(percent + 1);
+  return !zone.empty() && zone.size() <= 15 &&
+         std::all_of(zone.begin(), zone.end(), is_host_character);
 }
 
 // Digits and dots only, but no IPv4 address: a slip of the pen, not a name to look up.
@@ -46,11 +57,6 @@ bool is_broken_ipv4(const std::string& host) {
   in_addr address;
   return host.find_first_not_of("0123456789.") == std::string::npos &&
          ::inet_pton(AF_INET, host.c_str(), &address) != 1;
-}
-
-bool is_host_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '-' || c == '_';
 }
 
 struct HostAndPort {
@@ -103,6 +109,9 @@ Result<Address> parse_address(std::string_view text, AddressUse use) {
   if (text.empty()) return bad_address(text, "it is empty");
   if (text.find_first_of(" \t\r\n") != std::string_view::npos) {
     return bad_address(text, "it has a space");
+  }
+  if (std::any_of(text.begin(), text.end(), [](char c) { return c < 0x21 || c > 0x7e; })) {
+    return bad_address(text, "it has a character that no address has");
   }
   if (text.find(',') != std::string_view::npos) {
     return bad_address(text, "it has a comma; give one address");

@@ -1,6 +1,7 @@
 #include "backends/remote/channel.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <netdb.h>
@@ -32,10 +33,15 @@ constexpr int kReadChunkBytes = 64 << 10;
 constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr int kConcurrentCallsMax = 1024;
 
-// gRPC writes its own lines to standard error; what matters of them reaches the user as a Status.
-void route_grpc_log() {
+// gRPC and protobuf write lines of their own to standard error, some of them whenever a peer sends
+// nonsense; what matters of them reaches the user as a Status.
+void route_library_logs() {
   static std::once_flag once;
   std::call_once(once, [] {
+    google::protobuf::SetLogHandler(
+        [](google::protobuf::LogLevel, const char*, int, const std::string& text) {
+          log::debug("protobuf: {}", text);
+        });
     gpr_set_log_function(
         [](gpr_log_func_args* args) { log::debug("grpc: {}", std::string_view(args->message)); });
   });
@@ -96,7 +102,7 @@ Status explain_bind(const Address& address) {
 }  // namespace
 
 std::shared_ptr<grpc::Channel> open_channel(const Address& address) {
-  route_grpc_log();
+  route_library_logs();
   grpc::ChannelArguments arguments;
   set_common_options([&](const char* key, int value) { arguments.SetInt(key, value); });
   arguments.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
@@ -158,7 +164,7 @@ std::string caller_name(const grpc::ServerContextBase& context) {
 }
 
 Result<std::unique_ptr<RpcServer>> RpcServer::start(const ServerOptions& options) {
-  route_grpc_log();
+  route_library_logs();
   TRY(check_exposure(options.listen, options.insecure_network));
   grpc::ServerBuilder builder;
   set_common_options([&](const char* key, int value) { builder.AddChannelArgument(key, value); });

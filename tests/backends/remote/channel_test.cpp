@@ -48,6 +48,9 @@ TEST(Address, SaysWhatIsWrong) {
   EXPECT_THAT(parsed("http://host:1"), HasSubstr("URL"));
   EXPECT_THAT(parsed("a:b:c"), HasSubstr("more than one ':'"));
   EXPECT_THAT(parsed("[::1"), HasSubstr("']' is missing"));
+  EXPECT_THAT(parsed(std::string("::1\0x", 5)), HasSubstr("character that no address has"));
+  EXPECT_THAT(parsed("[::1%a b]:1"), HasSubstr("space"));
+  EXPECT_THAT(parsed("::1%a]:1"), HasSubstr("more than one ':'"));
   EXPECT_THAT(parsed("[::1]50051"), HasSubstr("':' must follow"));
   EXPECT_THAT(parsed("[host]:1"), HasSubstr("IPv6"));
   EXPECT_THAT(parsed("300.1.1.1:5"), HasSubstr("not an IPv4"));

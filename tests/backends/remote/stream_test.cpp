@@ -1,8 +1,12 @@
 // Streams between two ends on loopback: frames of all sizes in order, refusals in words, and a peer
 // that dies or goes noticed at once. The peer that is killed is a child process.
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,10 +50,11 @@ class Inbox {
 
 class Node final : public PipelineHandler {
  public:
-  explicit Node(std::string token = "secret", uint64_t epoch = 4)
+  explicit Node(std::string token = "secret", uint64_t epoch = 4,
+                const Address& listen = {"127.0.0.1", 0})
       : epoch_(epoch), receiver_(std::move(token), *this) {
     ServerOptions options;
-    options.listen = {"127.0.0.1", 0};
+    options.listen = listen;
     options.streams = receiver_.acceptor();
     server_ = RpcServer::start(options).value();
   }
@@ -228,42 +233,89 @@ TEST(Stream, TellsTheReceiverWhenTheSenderIsGone) {
   for (int round = 0; round < 5; ++round) ASSERT_TRUE(node.closed.take().has_value());
 }
 
-// The peer is this test binary again, running the disabled test below, which writes its port.
-TEST(StreamDeath, AKilledPeerIsNoticedWithinASecond) {
-  int port_pipe[2];
-  ASSERT_EQ(::pipe(port_pipe), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::dup2(port_pipe[1], 1);
-    ::execl("/proc/self/exe", "stream_test", "--gtest_also_run_disabled_tests",
-            "--gtest_filter=StreamDeath.DISABLED_Child", nullptr);
-    ::_exit(1);
+// A node in another process, to be killed or frozen: this test binary again, running the disabled
+// test below, which writes its port.
+class OtherProcess {
+ public:
+  OtherProcess() {
+    int port_pipe[2];
+    EXPECT_EQ(::pipe(port_pipe), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(port_pipe[1], 1);
+      ::execl("/proc/self/exe", "stream_test", "--gtest_also_run_disabled_tests",
+              "--gtest_filter=StreamDeath.DISABLED_Child", nullptr);
+      ::_exit(1);
+    }
+    ::close(port_pipe[1]);
+    std::string text;
+    char c = 0;
+    while (text.find(';') == std::string::npos && ::read(port_pipe[0], &c, 1) == 1) text += c;
+    ::close(port_pipe[0]);
+    const size_t at = text.find("port=");
+    EXPECT_NE(at, std::string::npos) << text;
+    options_.address = {"127.0.0.1", static_cast<uint16_t>(std::stoi(text.substr(at + 5)))};
+    options_.peer = "node-b";
+    options_.caller = "node-a";
+    options_.token = "secret";
   }
-  ::close(port_pipe[1]);
-  std::string text;
-  char c = 0;
-  while (text.find(';') == std::string::npos && ::read(port_pipe[0], &c, 1) == 1) text += c;
-  const size_t at = text.find("port=");
-  ASSERT_NE(at, std::string::npos) << text;
-  RemoteOptions options;
-  options.address = {"127.0.0.1", static_cast<uint16_t>(std::stoi(text.substr(at + 5)))};
-  options.peer = "node-b";
-  options.caller = "node-a";
-  options.token = "secret";
+  ~OtherProcess() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  void signal(int number) const { ASSERT_EQ(::kill(pid_, number), 0); }
+  const RemoteOptions& options() const { return options_; }
+
+ private:
+  pid_t pid_ = -1;
+  RemoteOptions options_;
+};
+
+TEST(StreamDeath, AKilledPeerIsNoticedWithinASecond) {
+  OtherProcess other;
   Inbox<Status> lost;
-  auto stage = RemoteStage::connect(options, [&](const Status& s) { lost.put(s); });
+  auto stage = RemoteStage::connect(other.options(), [&](const Status& s) { lost.put(s); });
   ASSERT_TRUE(stage.ok()) << stage.status().to_string();
   // In the middle of a long frame.
   stage.value()->submit(make_step(1, 2304, 576));
   const auto begin = std::chrono::steady_clock::now();
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  other.signal(SIGKILL);
   const auto why = lost.take();
   const auto took = std::chrono::steady_clock::now() - begin;
   ASSERT_TRUE(why.has_value());
   EXPECT_THAT(why->message(), HasSubstr("lost node-b at 127.0.0.1:"));
   EXPECT_LT(took, milliseconds(1000));
-  ::waitpid(child, nullptr, 0);
-  ::close(port_pipe[0]);
+}
+
+TEST(StreamDeath, AFrozenPeerIsForgivenASecondAndGivenUpWithinFive) {
+  OtherProcess other;
+  Inbox<Status> lost;
+  auto stage = RemoteStage::connect(other.options(), [&](const Status& s) { lost.put(s); });
+  ASSERT_TRUE(stage.ok()) << stage.status().to_string();
+  other.signal(SIGSTOP);
+  EXPECT_FALSE(lost.take(milliseconds(1000)).has_value());
+  other.signal(SIGCONT);
+  EXPECT_FALSE(lost.take(milliseconds(1500)).has_value());
+  other.signal(SIGSTOP);
+  const auto why = lost.take(milliseconds(5000));
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(why->code(), StatusCode::unavailable);
+  EXPECT_THAT(why->message(), HasSubstr("lost node-b at 127.0.0.1:"));
+}
+
+TEST(StreamDeath, APortIsFreeAtOnceAfterAKill) {
+  for (int round = 0; round < 3; ++round) {
+    Address address;
+    std::unique_ptr<RemoteStage> stage;
+    {
+      OtherProcess other;
+      address = other.options().address;
+      stage = RemoteStage::connect(other.options(), {}).value();
+    }
+    Node node("secret", 4, address);
+    EXPECT_EQ(node.options().address, address);
+  }
 }
 
 TEST(StreamDeath, DISABLED_Child) {
@@ -271,6 +323,74 @@ TEST(StreamDeath, DISABLED_Child) {
   const std::string text = "port=" + std::to_string(node.options().address.port) + ";";
   ASSERT_EQ(::write(1, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   std::this_thread::sleep_for(std::chrono::seconds(60));
+}
+
+// One call as anybody could make it.
+grpc::Status raw_call(const Address& address, const std::string& method, const std::string& bytes,
+                      grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+  grpc::GenericStub stub(grpc::CreateChannel(address.text(), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  add_credentials(context, "secret", "stranger");
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  context.set_compression_algorithm(compression);
+  grpc::Slice slice(bytes);
+  grpc::CompletionQueue events;
+  const auto call = stub.PrepareUnaryCall(&context, method, grpc::ByteBuffer(&slice, 1), &events);
+  call->StartCall();
+  grpc::ByteBuffer answer;
+  grpc::Status status;
+  call->Finish(&answer, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  events.Next(&tag, &ok);
+  return status;
+}
+
+// The node still serves others.
+void expect_alive(Node& node) {
+  auto stage = RemoteStage::connect(node.options(), {});
+  ASSERT_TRUE(stage.ok()) << stage.status().to_string();
+  stage.value()->submit(make_step(1, 1, 8));
+  EXPECT_TRUE(node.steps.take().has_value());
+}
+
+TEST(HostilePeer, GetsACodeAndOthersAreServed) {
+  Node node;
+  const Address address = node.options().address;
+  const std::string steps = "/strata.v1.Stage/Steps";
+  EXPECT_EQ(raw_call(address, steps, "no frame").error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(raw_call(address, steps, std::string(5 << 20, 'x')).error_code(),
+            grpc::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(raw_call(address, steps, std::string(1 << 20, '\0'), GRPC_COMPRESS_GZIP).error_code(),
+            grpc::UNIMPLEMENTED);
+  EXPECT_EQ(raw_call(address, "/strata.v1.Stage/Other", "x").error_code(), grpc::UNIMPLEMENTED);
+  EXPECT_EQ(raw_call(address, "/strata.v1.Cluster/Status", "x").error_code(), grpc::UNIMPLEMENTED);
+  expect_alive(node);
+}
+
+TEST(HostilePeer, BytesThatAreNoGrpcCloseTheirConnectionOnly) {
+  Node node;
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), std::string(1000, '\xff'),
+        std::string("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") + std::string(9, '\xff')}) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(node.options().address.port);
+    ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    const timeval limit{15, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    ASSERT_GT(::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+    char buffer[4096];
+    ssize_t got = 0;
+    while ((got = ::read(fd, buffer, sizeof(buffer))) > 0) {
+    }
+    // The server has closed it; a wait that runs into its limit gives EAGAIN.
+    EXPECT_TRUE(got == 0 || errno == ECONNRESET) << errno;
+    ::close(fd);
+  }
+  expect_alive(node);
 }
 
 }  // namespace
