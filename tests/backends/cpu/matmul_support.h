@@ -124,11 +124,17 @@ struct alignas(64) Line {
 };
 using Lines = std::vector<Line>;
 
+// Its bytes; null if there are none.
+inline std::byte* bytes_of(Lines& lines) { return reinterpret_cast<std::byte*>(lines.data()); }
+inline const std::byte* bytes_of(const Lines& lines) {
+  return reinterpret_cast<const std::byte*>(lines.data());
+}
+
 // Activations as the weights want them: F32, or rounded by `kernels`.
 struct Activations {
   Lines memory;
   uint64_t stride = 0;
-  const std::byte* data() const { return memory.data()->bytes; }
+  const std::byte* data() const { return bytes_of(memory); }
 };
 
 inline Activations make_activations(const MatmulKernels& kernels, DType weights,
@@ -139,7 +145,7 @@ inline Activations make_activations(const MatmulKernels& kernels, DType weights,
   out.stride = uses_activation_blocks(weights) ? activation_row_bytes(k) : plain_stride;
   out.memory.resize(out.stride * static_cast<uint64_t>(columns) / 64 + 1);
   if (uses_activation_blocks(weights)) {
-    quantise_rows(kernels, {bytes, plain_stride, k, out.memory.data()->bytes}, 0, columns);
+    quantise_rows(kernels, {bytes, plain_stride, k, bytes_of(out.memory)}, 0, columns);
   } else {
     std::memcpy(out.memory.data(), bytes, x.size() * 4);
   }
@@ -155,7 +161,7 @@ inline std::vector<float> multiply(const MatmulKernels& kernels, const WeightMat
                         static_cast<uint64_t>(weights.rows) * 4};
   for (int64_t i = 0; i < grid.count; ++i) {
     run_matmul_piece(kernels, args, grid.piece(i),
-                     {scratch.data()->bytes, scratch.size() * sizeof(Line)});
+                     {bytes_of(scratch), scratch.size() * sizeof(Line)});
   }
   return y;
 }

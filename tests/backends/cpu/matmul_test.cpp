@@ -171,7 +171,7 @@ TEST_P(MatmulTypes, MultiplyByTheExpertsThatTheIdsName) {
       const PieceGrid grid = plan_pieces(weights->matrix(), n_slots * n_tokens, 3);
       for (int64_t i = 0; i < grid.count; ++i) {
         run_matmul_id_piece(kernels, args, grid.piece(i),
-                            {scratch.data()->bytes, scratch.size() * sizeof(Line)});
+                            {bytes_of(scratch), scratch.size() * sizeof(Line)});
       }
       for (size_t c = 0; c < ids.size(); ++c) {
         const auto from =
