@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 namespace strata {
@@ -60,6 +61,23 @@ double scale(double y, int64_t k) {
 
 int64_t nearest_integer(double x) { return static_cast<int64_t>(x + (x < 0 ? -0.5 : 0.5)); }
 
+// 1/2! + r/3! + ... + r^11/13!: the rest of the exponential's series is below 2^-57. For one number
+// or several side by side.
+template <typename T>
+T exp_series(T r) {
+  T p = r * (1.0 / 6227020800.0) + 1.0 / 479001600.0;
+  p = p * r + 1.0 / 39916800.0;
+  p = p * r + 1.0 / 3628800.0;
+  p = p * r + 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  return p * r + 0.5;
+}
+
 // e^(high + low) with |low| far below |high|. high is any number.
 double exp_of_pair(double high, double low) {
   if (high > 709.9) return kInfinity;
@@ -69,21 +87,46 @@ double exp_of_pair(double high, double low) {
   // |r| <= ln 2 / 2. The first subtraction is exact.
   const double head = high - count * kLn2Head;
   const Pair r = two_sum(head, low - count * kLn2Mid);
-  // Taylor series from r^2/2! to r^13/13!: the rest is below 2^-57.
-  double p = 1.0 / 6227020800.0;
-  p = p * r.high + 1.0 / 479001600.0;
-  p = p * r.high + 1.0 / 39916800.0;
-  p = p * r.high + 1.0 / 3628800.0;
-  p = p * r.high + 1.0 / 362880.0;
-  p = p * r.high + 1.0 / 40320.0;
-  p = p * r.high + 1.0 / 5040.0;
-  p = p * r.high + 1.0 / 720.0;
-  p = p * r.high + 1.0 / 120.0;
-  p = p * r.high + 1.0 / 24.0;
-  p = p * r.high + 1.0 / 6.0;
-  p = p * r.high + 0.5;
+  const double p = exp_series(r.high);
   const double square = r.high * r.high;
   return scale(1.0 + (r.high + (square * p + r.low)), k);
+}
+
+// Two numbers that go through the same steps side by side: the steps of one wait for each other.
+// The compiler maps them to whatever vector registers the build has; each lane rounds as a scalar.
+using Lanes = double __attribute__((vector_size(16)));
+using Int32Lanes = int32_t __attribute__((vector_size(8)));
+using Int64Lanes = int64_t __attribute__((vector_size(16)));
+constexpr size_t kLanes = 2;
+
+// By reference: passing such a type by value depends on the build's vector registers.
+// k: whole numbers in [-1022, 1023]. 2^52 more puts k + 1023 into the lowest bits, from where a
+// shift makes it the exponent.
+void multiply_by_power_of_two(Lanes& values, const Lanes& k) {
+  const Lanes shifted = k + (0x1p52 + 1023.0);
+  Int64Lanes bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  bits <<= 52;
+  Lanes power;
+  std::memcpy(&power, &bits, sizeof(power));
+  values *= power;
+}
+
+// exp_of_pair(x, 0) for x in [-746, 0], operation by operation.
+void exp_of_nonpositive(Lanes& x) {
+  const Int32Lanes k = __builtin_convertvector(x * kLog2E - 0.5, Int32Lanes);
+  const Lanes count = __builtin_convertvector(k, Lanes);
+  const Lanes head = x - count * kLn2Head;
+  const Lanes tail = 0.0 - count * kLn2Mid;
+  const Lanes high = head + tail;
+  const Lanes tail_part = high - head;
+  const Lanes low = (head - (high - tail_part)) + (tail - tail_part);
+  const Lanes p = exp_series(high);
+  const Lanes square = high * high;
+  x = 1.0 + (high + (square * p + low));
+  const Lanes half = __builtin_convertvector(k >> 1, Lanes);
+  multiply_by_power_of_two(x, half);
+  multiply_by_power_of_two(x, count - half);
 }
 
 // x = m * 2^exponent with m in [sqrt(1/2), sqrt(2)). Requires: x positive and finite.
@@ -202,6 +245,18 @@ double cos_near_zero(Pair r) {
 double portable_exp(double x) {
   if (x != x) return x;
   return exp_of_pair(x, 0.0);
+}
+
+void portable_exp_of_nonpositive(std::span<double> values) {
+  // e^-746 rounds to 0, as does everything below.
+  const auto clamped = [](double x) { return x < -746.0 ? -746.0 : x; };
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    Lanes x = {clamped(values[i]), clamped(values[i + 1])};
+    exp_of_nonpositive(x);
+    std::memcpy(&values[i], &x, sizeof(x));
+  }
+  for (; i < values.size(); ++i) values[i] = portable_exp(values[i]);
 }
 
 double portable_log(double x) {

@@ -11,10 +11,16 @@
 // Threads: any. Total: no input traps or sets errno.
 #pragma once
 
+#include <span>
+
 namespace strata {
 
 // e^x. Error: below 1 ulp. 0 below -745.2, +inf above 709.8; subnormal results are rounded.
 double portable_exp(double x);
+
+// Each x replaced by e^x, with portable_exp's bits; several at a time, for a row of logits.
+// Requires: every x <= 0 (-inf is fine).
+void portable_exp_of_nonpositive(std::span<double> values);
 
 // Natural logarithm. Error: below 1 ulp. -inf for 0, NaN for negative x.
 double portable_log(double x);

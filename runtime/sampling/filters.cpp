@@ -21,12 +21,6 @@ bool better(const Candidate& a, const Candidate& b) {
 
 bool lower_id(const Candidate& a, const Candidate& b) { return a.id < b.id; }
 
-double sum_of_weights(std::span<const Candidate> candidates) {
-  double sum = 0.0;
-  for (const Candidate& candidate : candidates) sum += candidate.weight;
-  return sum;
-}
-
 }  // namespace
 
 void apply_logit_bias(std::span<double> scores, std::span<const std::pair<int32_t, float>> bias) {
@@ -79,18 +73,22 @@ Result<int32_t> best_id(std::span<const double> scores) {
   return id;
 }
 
-void list_candidates(std::span<const double> scores, std::vector<Candidate>& candidates) {
+void list_best(std::span<const double> scores, int32_t k, std::vector<Candidate>& candidates) {
   candidates.clear();
-  candidates.reserve(scores.size());
+  // A heap whose first element is the worst: one pass, and few of the ids ever enter it.
   for (size_t i = 0; i < scores.size(); ++i) {
-    if (scores[i] != kBanned) candidates.push_back({static_cast<int32_t>(i), scores[i], 0.0});
+    if (scores[i] == kBanned) continue;
+    const Candidate candidate{static_cast<int32_t>(i), scores[i], 0.0};
+    if (candidates.size() < static_cast<size_t>(k)) {
+      candidates.push_back(candidate);
+    } else if (better(candidate, candidates.front())) {
+      std::pop_heap(candidates.begin(), candidates.end(), better);
+      candidates.back() = candidate;
+    } else {
+      continue;
+    }
+    std::push_heap(candidates.begin(), candidates.end(), better);
   }
-}
-
-void keep_top_k(std::vector<Candidate>& candidates, int32_t k) {
-  if (static_cast<size_t>(k) >= candidates.size()) return;
-  std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), better);
-  candidates.resize(static_cast<size_t>(k));
   std::sort(candidates.begin(), candidates.end(), lower_id);
 }
 
@@ -102,8 +100,33 @@ void set_weights(std::vector<Candidate>& candidates, double temperature) {
   }
 }
 
-void keep_top_p(std::vector<Candidate>& candidates, double mass) {
-  const double wanted = mass * sum_of_weights(candidates);
+double compute_weights(std::span<const double> scores, double temperature,
+                       std::vector<double>& weights) {
+  const double best = *std::max_element(scores.begin(), scores.end());
+  weights.resize(scores.size());
+  for (size_t i = 0; i < scores.size(); ++i) weights[i] = (scores[i] - best) / temperature;
+  portable_exp_of_nonpositive(weights);
+  double sum = 0.0;
+  for (const double weight : weights) sum += weight;
+  return sum;
+}
+
+void list_heavy(std::span<const double> scores, std::span<const double> weights, double least,
+                std::vector<Candidate>& candidates) {
+  candidates.clear();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (weights[i] < least || weights[i] == 0.0) continue;
+    candidates.push_back({static_cast<int32_t>(i), scores[i], weights[i]});
+  }
+}
+
+double sum_of_weights(std::span<const Candidate> candidates) {
+  double sum = 0.0;
+  for (const Candidate& candidate : candidates) sum += candidate.weight;
+  return sum;
+}
+
+void keep_top_p(std::vector<Candidate>& candidates, double wanted) {
   // Few tokens hold most of the mass: sort a growing prefix instead of the vocabulary.
   size_t sorted = 0;
   size_t kept = 0;

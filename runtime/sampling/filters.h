@@ -33,17 +33,24 @@ Status apply_penalties(std::span<double> scores, std::span<const int32_t> histor
 // The best id. Errors: FAILED_PRECONDITION if all are banned.
 Result<int32_t> best_id(std::span<const double> scores);
 
-// All ids that are not banned, weights unset.
-void list_candidates(std::span<const double> scores, std::vector<Candidate>& candidates);
+// The k best ids that are not banned, weights unset. Requires: k >= 1.
+void list_best(std::span<const double> scores, int32_t k, std::vector<Candidate>& candidates);
 
-// Keeps the k best. Requires: k >= 1.
-void keep_top_k(std::vector<Candidate>& candidates, int32_t k);
-
-// Requires: candidates not empty, temperature > 0.
+// The weights of listed candidates. Requires: candidates not empty, temperature > 0.
 void set_weights(std::vector<Candidate>& candidates, double temperature);
 
-// Keeps the fewest best ones whose weights sum to at least `mass` of the whole.
-void keep_top_p(std::vector<Candidate>& candidates, double mass);
+// The weights of all ids, 0 for banned ones, and their sum. Requires: as above.
+double compute_weights(std::span<const double> scores, double temperature,
+                       std::vector<double>& weights);
+
+// All ids with a weight of at least `least` and above 0.
+void list_heavy(std::span<const double> scores, std::span<const double> weights, double least,
+                std::vector<Candidate>& candidates);
+
+double sum_of_weights(std::span<const Candidate> candidates);
+
+// Keeps the fewest best ones whose weights sum to at least `wanted`; all if they do not reach it.
+void keep_top_p(std::vector<Candidate>& candidates, double wanted);
 
 // Keeps those whose weight is at least `ratio` of the largest, which is 1.
 void keep_min_p(std::vector<Candidate>& candidates, double ratio);

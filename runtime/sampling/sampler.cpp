@@ -28,8 +28,11 @@ Status check_finite(std::span<const float> logits) {
 // log(sum of e^logit).
 double log_sum_exp(std::span<const float> logits) {
   const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  std::vector<double> weights(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) weights[i] = static_cast<double>(logits[i]) - best;
+  portable_exp_of_nonpositive(weights);
   double sum = 0.0;
-  for (const float logit : logits) sum += portable_exp(static_cast<double>(logit) - best);
+  for (const double weight : weights) sum += weight;
   return best + portable_log(sum);
 }
 
@@ -65,6 +68,27 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int32_t co
   return best_logprobs(logits, count, log_sum_exp(logits));
 }
 
+void Sampler::list_with_top_k(const SamplingParams& params) {
+  list_best(scores_, params.top_k, candidates_);
+  set_weights(candidates_, static_cast<double>(params.temperature));
+  if (params.top_p >= 1.0F) return;
+  keep_top_p(candidates_, static_cast<double>(params.top_p) * sum_of_weights(candidates_));
+}
+
+void Sampler::list_without_top_k(const SamplingParams& params) {
+  const double sum = compute_weights(scores_, static_cast<double>(params.temperature), weights_);
+  if (params.top_p >= 1.0F) {
+    list_heavy(scores_, weights_, 0.0, candidates_);
+    return;
+  }
+  // Ids below this weight hold less than 1 - top_p together, even if all are just below it: those
+  // above suffice, and there are few of them to sort. Half, so that rounding does not matter.
+  const double mass = static_cast<double>(params.top_p);
+  const double least = 0.5 * (1.0 - mass) * sum / static_cast<double>(scores_.size());
+  list_heavy(scores_, weights_, least, candidates_);
+  keep_top_p(candidates_, mass * sum);
+}
+
 Result<int32_t> Sampler::choose(const SamplingParams& params, std::span<const int32_t> history,
                                 uint32_t position) {
   apply_logit_bias(scores_, params.logit_bias);
@@ -72,10 +96,11 @@ Result<int32_t> Sampler::choose(const SamplingParams& params, std::span<const in
   const int32_t best = TRY(best_id(scores_));
   if (params.temperature == 0.0F || params.top_k == 1) return best;
 
-  list_candidates(scores_, candidates_);
-  if (params.top_k > 0) keep_top_k(candidates_, params.top_k);
-  set_weights(candidates_, static_cast<double>(params.temperature));
-  if (params.top_p < 1.0F) keep_top_p(candidates_, static_cast<double>(params.top_p));
+  if (params.top_k > 0) {
+    list_with_top_k(params);
+  } else {
+    list_without_top_k(params);
+  }
   if (params.min_p > 0.0F) keep_min_p(candidates_, static_cast<double>(params.min_p));
   const double u =
       uniform_at({.seed = params.seed, .position = position, .choice = params.choice, .draw = 0});

@@ -44,10 +44,13 @@ class Sampler {
                               std::span<const int32_t> history, int64_t position);
 
  private:
+  void list_with_top_k(const SamplingParams& params);
+  void list_without_top_k(const SamplingParams& params);
   Result<int32_t> choose(const SamplingParams& params, std::span<const int32_t> history,
                          uint32_t position);
 
   std::vector<double> scores_;
+  std::vector<double> weights_;
   std::vector<Candidate> candidates_;
 };
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <vector>
 
 namespace strata {
 namespace {
@@ -47,6 +48,17 @@ TEST_F(PortableMath, ExpIsWithinOneUlp) {
   EXPECT_LT(worst_error(100000, portable_exp, exact, [&] { return uniform(-708, 709); }), 1.0);
   EXPECT_LT(worst_error(100000, portable_exp, exact, [&] { return uniform(-1, 1); }), 1.0);
   EXPECT_LT(worst_error(10000, portable_exp, exact, [&] { return uniform(-745, -708); }), 1.5);
+}
+
+TEST_F(PortableMath, ExpOfARowHasTheBitsOfExp) {
+  std::vector<double> values = {0.0, -0.0, -kInfinity, -745.0, -745.5, -746.0, -1e300, -1e-320};
+  for (int i = 0; i < 100003; ++i) values.push_back(uniform(i % 2 == 0 ? -750 : -20, 0));
+  std::vector<double> row = values;
+  portable_exp_of_nonpositive(row);
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint64_t>(row[i]), std::bit_cast<uint64_t>(portable_exp(values[i])))
+        << values[i];
+  }
 }
 
 TEST_F(PortableMath, LogIsWithinOneUlp) {

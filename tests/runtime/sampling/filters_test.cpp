@@ -19,7 +19,7 @@ constexpr double kBanned = -std::numeric_limits<double>::infinity();
 
 std::vector<Candidate> weighted(std::vector<double> scores, double temperature = 1.0) {
   std::vector<Candidate> candidates;
-  list_candidates(scores, candidates);
+  list_best(scores, static_cast<int32_t>(scores.size()), candidates);
   set_weights(candidates, temperature);
   return candidates;
 }
@@ -79,16 +79,27 @@ TEST(Filters, BestIdPrefersTheLowerOfEquals) {
 
 TEST(Filters, BannedTokensAreNoCandidates) {
   std::vector<Candidate> candidates;
-  list_candidates(std::vector<double>{1, kBanned, 2}, candidates);
+  const std::vector<double> scores = {1, kBanned, 2};
+  list_best(scores, 3, candidates);
   EXPECT_THAT(ids(candidates), ElementsAre(0, 2));
+  std::vector<double> weights;
+  EXPECT_NEAR(compute_weights(scores, 1.0, weights), 1.3678794411714423, 1e-15);
+  EXPECT_EQ(weights[1], 0.0);
+  list_heavy(scores, weights, 0.0, candidates);
+  EXPECT_THAT(ids(candidates), ElementsAre(0, 2));
+  list_heavy(scores, weights, 0.5, candidates);
+  EXPECT_THAT(ids(candidates), ElementsAre(2));
 }
 
 TEST(Filters, TopKKeepsTheLowerIdsOfEquals) {
-  std::vector<Candidate> candidates = weighted({1, 5, 5, 5, 0});
-  keep_top_k(candidates, 2);
+  const std::vector<double> scores = {1, 5, 5, 5, 0};
+  std::vector<Candidate> candidates;
+  list_best(scores, 2, candidates);
   EXPECT_THAT(ids(candidates), ElementsAre(1, 2));
-  keep_top_k(candidates, 10);
-  EXPECT_THAT(ids(candidates), ElementsAre(1, 2));
+  list_best(scores, 4, candidates);
+  EXPECT_THAT(ids(candidates), ElementsAre(0, 1, 2, 3));
+  list_best(scores, 10, candidates);
+  EXPECT_EQ(candidates.size(), 5U);
 }
 
 TEST(Filters, TopPKeepsTheFewestThatReachTheMass) {
@@ -96,10 +107,10 @@ TEST(Filters, TopPKeepsTheFewestThatReachTheMass) {
   const double ln2 = 0.6931471805599453;
   std::vector<Candidate> candidates = weighted({-ln2, 0, -2 * ln2});
   std::vector<Candidate> half = candidates;
-  keep_top_p(half, 0.5);
+  keep_top_p(half, 0.5 * 1.75);
   EXPECT_THAT(ids(half), ElementsAre(1));
   std::vector<Candidate> most = candidates;
-  keep_top_p(most, 0.7);
+  keep_top_p(most, 0.7 * 1.75);
   EXPECT_THAT(ids(most), ElementsAre(0, 1));
   std::vector<Candidate> none = candidates;
   keep_top_p(none, 0.0);
@@ -156,7 +167,7 @@ TEST(Filters, TopPEqualsSortingEverything) {
     const std::vector<Candidate> candidates = weighted(scores, 0.5 + 0.5 * (round % 4));
     for (const double mass : {0.01, 0.5, 0.9, 0.999, 1.0}) {
       std::vector<Candidate> kept = candidates;
-      keep_top_p(kept, mass);
+      keep_top_p(kept, mass * sum_of_weights(candidates));
       ASSERT_EQ(ids(kept), top_p_by_sorting(candidates, mass)) << "round " << round;
     }
   }

@@ -169,6 +169,22 @@ TEST(Sampler, HugeLogitsDoNotOverflow) {
   EXPECT_EQ(sampled(std::vector<float>{-3e38F, 3e38F, 3e38F}, params, 1, history), 1);
 }
 
+TEST(Sampler, TopPIsTheSameWithAndWithoutATopKThatKeepsAll) {
+  // Two ways through the chain: over the whole vocabulary, and over a list.
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const std::vector<float> logits = random_logits(1000, seed);
+    SamplingParams params;
+    params.temperature = 0.5F + 0.1F * static_cast<float>(seed % 20);
+    params.top_p = 0.05F * static_cast<float>(1 + seed % 20);
+    params.seed = seed;
+    SamplingParams listed = params;
+    listed.top_k = 1000;
+    for (int64_t p = 0; p < 20; ++p) {
+      ASSERT_EQ(sampled(logits, params, p), sampled(logits, listed, p)) << seed << " " << p;
+    }
+  }
+}
+
 // The tokens of one configuration, fixed: a change of the chain's arithmetic shows here.
 TEST(Sampler, TokensAreTheSameOnEveryMachine) {
   const std::vector<float> logits = random_logits(5000, 5);
