@@ -26,18 +26,29 @@ inline int round_up_16(int n) { return (n + 15) / 16 * 16; }
 // --- register tiles ---------------------------------------------------------------------------
 
 // scores[r][16 b + lane] = chain over i of q[r][i] * k[b][i][lane].
-template <int kRows, int kBlocks>
-inline void score_tile(const float* const* q, const float* const* k, int d, float* const* scores) {
+template <typename Keys, int kRows, int kBlocks>
+inline void score_tile(const float* const* q, const Keys* k, int d, float* const* scores) {
   F32x16 sums[kRows][kBlocks];
   for (int r = 0; r < kRows; ++r) {
     for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero_f32();
   }
-  for (int i = 0; i < d; ++i) {
-    F32x16 keys[kBlocks];
-    for (int b = 0; b < kBlocks; ++b) keys[b] = load(k[b] + i * kBlockPositions);
-    for (int r = 0; r < kRows; ++r) {
-      const F32x16 query = broadcast(q[r][i]);
-      for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(query, keys[b], sums[r][b]);
+  const int groups = Keys::kScaled ? kv_groups(d) : 1;
+  for (int group = 0; group < groups; ++group) {
+    F32x16 scales[kBlocks];
+    if constexpr (Keys::kScaled) {
+      for (int b = 0; b < kBlocks; ++b) scales[b] = k[b].scale(group);
+    }
+    const int end = Keys::kScaled ? kv_group_begin(d, group + 1) : d;
+    for (int i = Keys::kScaled ? kv_group_begin(d, group) : 0; i < end; ++i) {
+      F32x16 keys[kBlocks];
+      for (int b = 0; b < kBlocks; ++b) {
+        keys[b] = k[b].get(i);
+        if constexpr (Keys::kScaled) keys[b] = mul(keys[b], scales[b]);
+      }
+      for (int r = 0; r < kRows; ++r) {
+        const F32x16 query = broadcast(q[r][i]);
+        for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(query, keys[b], sums[r][b]);
+      }
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -46,30 +57,33 @@ inline void score_tile(const float* const* q, const float* const* k, int d, floa
 }
 
 // The same for any number of rows and blocks up to the template's.
-template <int kRows, int kBlocks>
-inline void score_tile_of(int rows, int blocks, const float* const* q, const float* const* k, int d,
+template <typename Keys, int kRows, int kBlocks>
+inline void score_tile_of(int rows, int blocks, const float* const* q, const Keys* k, int d,
                           float* const* scores) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return score_tile_of<kRows - 1, kBlocks>(rows, blocks, q, k, d, scores);
+    if (rows < kRows) return score_tile_of<Keys, kRows - 1, kBlocks>(rows, blocks, q, k, d, scores);
   }
   if constexpr (kBlocks > 1) {
-    if (blocks < kBlocks) return score_tile_of<kRows, kBlocks - 1>(rows, blocks, q, k, d, scores);
+    if (blocks < kBlocks) {
+      return score_tile_of<Keys, kRows, kBlocks - 1>(rows, blocks, q, k, d, scores);
+    }
   }
-  score_tile<kRows, kBlocks>(q, k, d, scores);
+  score_tile<Keys, kRows, kBlocks>(q, k, d, scores);
 }
 
-// A tile's values: block b holds positions [16 b, 16 b + 16) as rows of d floats.
+// A tile's values: block b holds positions [16 b, 16 b + 16).
+template <typename Values>
 struct ValueTile {
-  const float* blocks[kTileBlocks];
+  Values blocks[kTileBlocks];
   int d;
   int begin;  // positions of the tile that take part
   int end;
 };
 
-// sums[r][16 v + lane] = sums * rescale[r] + chain over positions p of weights[r][p] * v[p][...],
-// for kVectors vectors of dimensions from `dim` on; the last has `tail` lanes if kTail.
-template <int kRows, int kVectors, bool kTail>
-inline void value_tile(const ValueTile& v, int dim, int tail, const float* const* weights,
+// sums[r][i] = sums[r][i] * rescale[r] + chain over positions p of weights[r][p] * v[p][i], for
+// kVectors runs of 16 dimensions from `dim` on; the last has `tail` of them if kTail.
+template <typename Values, int kRows, int kVectors, bool kTail>
+inline void value_tile(const ValueTile<Values>& v, int dim, int tail, const float* const* weights,
                        const float* rescale, float* const* sums) {
   F32x16 acc[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
@@ -79,13 +93,13 @@ inline void value_tile(const ValueTile& v, int dim, int tail, const float* const
   }
   for (int block = v.begin / kBlockPositions; block * kBlockPositions < v.end; ++block) {
     const int first = block * kBlockPositions;
-    const int from = v.begin > first ? v.begin : first;
     const int to = v.end < first + kBlockPositions ? v.end : first + kBlockPositions;
-    const float* row = v.blocks[block] + static_cast<size_t>(from - first) * v.d + dim;
-    for (int p = from; p < to; ++p, row += v.d) {
+    const Values source = v.blocks[block];
+    for (int p = v.begin > first ? v.begin : first; p < to; ++p) {
       F32x16 values[kVectors];
       for (int n = 0; n < kVectors; ++n) {
-        values[n] = kTail && n == kVectors - 1 ? load_n(row + n * 16, tail) : load(row + n * 16);
+        values[n] = kTail && n == kVectors - 1 ? source.get_n(p - first, v.d, dim + n * 16, tail)
+                                               : source.get(p - first, v.d, dim + n * 16);
       }
       for (int r = 0; r < kRows; ++r) {
         const F32x16 weight = broadcast(weights[r][p]);
@@ -98,43 +112,36 @@ inline void value_tile(const ValueTile& v, int dim, int tail, const float* const
   }
 }
 
-template <int kRows, int kVectors>
-inline void value_tile_of(int rows, int vectors, const ValueTile& v, int dim,
+template <typename Values, int kRows, int kVectors, bool kTail>
+inline void value_tile_of(int rows, int vectors, const ValueTile<Values>& v, int dim, int tail,
                           const float* const* weights, const float* rescale, float* const* sums) {
   if constexpr (kRows > 1) {
     if (rows < kRows) {
-      return value_tile_of<kRows - 1, kVectors>(rows, vectors, v, dim, weights, rescale, sums);
+      return value_tile_of<Values, kRows - 1, kVectors, kTail>(rows, vectors, v, dim, tail, weights,
+                                                               rescale, sums);
     }
   }
   if constexpr (kVectors > 1) {
     if (vectors < kVectors) {
-      return value_tile_of<kRows, kVectors - 1>(rows, vectors, v, dim, weights, rescale, sums);
+      return value_tile_of<Values, kRows, kVectors - 1, kTail>(rows, vectors, v, dim, tail, weights,
+                                                               rescale, sums);
     }
   }
-  value_tile<kRows, kVectors, false>(v, dim, 16, weights, rescale, sums);
+  value_tile<Values, kRows, kVectors, kTail>(v, dim, tail, weights, rescale, sums);
 }
 
-template <int kRows>
-inline void value_tail_of(int rows, const ValueTile& v, int dim, int tail,
-                          const float* const* weights, const float* rescale, float* const* sums) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) {
-      return value_tail_of<kRows - 1>(rows, v, dim, tail, weights, rescale, sums);
-    }
-  }
-  value_tile<kRows, 1, true>(v, dim, tail, weights, rescale, sums);
-}
-
-// Up to kTileRows rows over all dimensions.
-inline void add_values(int rows, const ValueTile& v, const float* const* weights,
+// Up to kRows rows over all dimensions.
+template <typename Values, int kRows>
+inline void add_values(int rows, const ValueTile<Values>& v, const float* const* weights,
                        const float* rescale, float* const* sums) {
   const int whole = v.d / 16;
   for (int n = 0; n < whole; n += kTileVectors) {
     const int vectors = whole - n < kTileVectors ? whole - n : kTileVectors;
-    value_tile_of<kTileRows, kTileVectors>(rows, vectors, v, n * 16, weights, rescale, sums);
+    value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, weights,
+                                                      rescale, sums);
   }
   if (v.d % 16 != 0) {
-    value_tail_of<kTileRows>(rows, v, whole * 16, v.d % 16, weights, rescale, sums);
+    value_tile_of<Values, kRows, 1, true>(rows, 1, v, whole * 16, v.d % 16, weights, rescale, sums);
   }
 }
 
@@ -211,35 +218,119 @@ inline AttentionScratch divide_scratch(const AttentionArgs& args, float* scratch
   return s;
 }
 
-// Scores of all rows for blocks [first, last) of the tile.
-inline void score_rows(const AttentionArgs& args, const AttentionTask& task, AttentionRow* rows,
-                       int n_rows, int tile, int first, int last, const AttentionScratch& s) {
-  const int d = args.k.head_dim;
-  const float* keys[kTileBlocks] = {};
-  for (int b = first; b < last; ++b) {
-    const int64_t block = task.blocks[tile / kBlockPositions + b];
-    keys[b] = read_k(args.k, block, task.head_kv, s.keys + b * kBlockPositions * d);
-  }
-  for (int b = first; b < last; b += kTileVectors) {
-    const int blocks = last - b < kTileVectors ? last - b : kTileVectors;
-    for (int r = 0; r < n_rows; r += kTileRows) {
-      const int count = n_rows - r < kTileRows ? n_rows - r : kTileRows;
-      const float* q[kTileRows] = {};
-      float* scores[kTileRows] = {};
+// Keys and values that few rows read are converted in the registers that use them; for many rows
+// they are converted once, to floats in memory. The numbers are the same.
+inline constexpr int kDirectRows = kTileRows < 4 ? kTileRows : 4;
+
+// Blocks [first, last) of the tile at position `tile`.
+struct TileSpan {
+  int tile;
+  int first;
+  int last;
+};
+
+// Scores of all rows; kRows at a time.
+template <typename Keys, int kRows>
+inline void score_rows_by(const Keys* keys, int d, AttentionRow* rows, int n_rows,
+                          const TileSpan& span, float* all_scores) {
+  for (int b = span.first; b < span.last; b += kTileVectors) {
+    const int blocks = span.last - b < kTileVectors ? span.last - b : kTileVectors;
+    for (int r = 0; r < n_rows; r += kRows) {
+      const int count = n_rows - r < kRows ? n_rows - r : kRows;
+      const float* q[kRows] = {};
+      float* scores[kRows] = {};
       for (int i = 0; i < count; ++i) {
         q[i] = rows[r + i].q;
-        scores[i] = s.scores + (r + i) * kAttentionTile + b * kBlockPositions;
+        scores[i] = all_scores + (r + i) * kAttentionTile + b * kBlockPositions;
       }
-      score_tile_of<kTileRows, kTileVectors>(count, blocks, q, keys + b, d, scores);
+      score_tile_of<Keys, kRows, kTileVectors>(count, blocks, q, keys + b, d, scores);
     }
   }
 }
 
+template <typename Keys>
+inline void score_rows_directly(const AttentionArgs& args, const AttentionTask& task,
+                                AttentionRow* rows, int n_rows, const TileSpan& span,
+                                float* scores) {
+  Keys keys[kTileBlocks] = {};
+  for (int b = span.first; b < span.last; ++b) {
+    keys[b] = keys_of<Keys>(args.k, task.blocks[span.tile / kBlockPositions + b], task.head_kv);
+  }
+  score_rows_by<Keys, kDirectRows>(keys, args.k.head_dim, rows, n_rows, span, scores);
+}
+
+inline void score_rows(const AttentionArgs& args, const AttentionTask& task, AttentionRow* rows,
+                       int n_rows, const TileSpan& span, const AttentionScratch& s) {
+  if (n_rows <= kDirectRows && args.k.type != KvType::f32) {
+    if (args.k.type == KvType::f16) {
+      return score_rows_directly<KeysF16>(args, task, rows, n_rows, span, s.scores);
+    }
+    if (args.k.type == KvType::q8_0) {
+      return score_rows_directly<KeysQ8>(args, task, rows, n_rows, span, s.scores);
+    }
+    return score_rows_directly<KeysQ4>(args, task, rows, n_rows, span, s.scores);
+  }
+  const int d = args.k.head_dim;
+  KeysF32 keys[kTileBlocks] = {};
+  for (int b = span.first; b < span.last; ++b) {
+    keys[b] = read_keys(args.k, task.blocks[span.tile / kBlockPositions + b], task.head_kv,
+                        s.keys + b * kBlockPositions * d);
+  }
+  score_rows_by<KeysF32, kTileRows>(keys, d, rows, n_rows, span, s.scores);
+}
+
 // Adds the tile's values to all rows; rows with the same positions share a register tile.
+template <typename Values, int kRows>
+inline void add_values_to_rows(ValueTile<Values>& v, AttentionRow* rows, int n_rows,
+                               float* all_weights) {
+  for (int r = 0; r < n_rows;) {
+    const AttentionRow& row = rows[r];
+    const float* weights[kRows] = {};
+    float* sums[kRows] = {};
+    float rescale[kRows] = {};
+    int count = 0;
+    while (count < kRows && r + count < n_rows && rows[r + count].tile_begin == row.tile_begin &&
+           rows[r + count].tile_end == row.tile_end) {
+      weights[count] = all_weights + (r + count) * kAttentionTile;
+      sums[count] = rows[r + count].output();
+      rescale[count] = rows[r + count].rescale;
+      ++count;
+    }
+    v.begin = row.tile_begin;
+    v.end = row.tile_end;
+    if (v.begin < v.end) add_values<Values, kRows>(count, v, weights, rescale, sums);
+    r += count;
+  }
+}
+
+template <typename Values>
+inline void add_tile_directly(const AttentionArgs& args, const AttentionTask& task,
+                              AttentionRow* rows, int n_rows, const TileSpan& span,
+                              float* weights) {
+  ValueTile<Values> v = {};
+  v.d = args.v.head_dim;
+  for (int b = span.first; b < span.last; ++b) {
+    v.blocks[b] =
+        values_of<Values>(args.v, task.blocks[span.tile / kBlockPositions + b], task.head_kv);
+  }
+  add_values_to_rows<Values, kDirectRows>(v, rows, n_rows, weights);
+}
+
 inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task,
-                            AttentionRow* rows, int n_rows, int tile, int first, int last,
+                            AttentionRow* rows, int n_rows, const TileSpan& span,
                             const AttentionScratch& s) {
-  ValueTile v;
+  if (n_rows <= kDirectRows && args.v.type == KvType::f16) {
+    return add_tile_directly<ValuesF16>(args, task, rows, n_rows, span, s.scores);
+  }
+  if (n_rows <= kDirectRows && has_even_groups(args.v)) {
+    if (args.v.type == KvType::q8_0) {
+      return add_tile_directly<ValuesQ8>(args, task, rows, n_rows, span, s.scores);
+    }
+    if (args.v.type == KvType::q4_0) {
+      return add_tile_directly<ValuesQ4>(args, task, rows, n_rows, span, s.scores);
+    }
+  }
+  ValueTile<ValuesF32> v = {};
   v.d = args.v.head_dim;
   int lowest = kAttentionTile;
   int highest = 0;
@@ -248,32 +339,14 @@ inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task
     lowest = rows[r].tile_begin < lowest ? rows[r].tile_begin : lowest;
     highest = rows[r].tile_end > highest ? rows[r].tile_end : highest;
   }
-  for (int b = first; b < last; ++b) {
+  for (int b = span.first; b < span.last; ++b) {
     const int at = b * kBlockPositions;
     const int begin = lowest > at ? lowest - at : 0;
     const int end = highest < at + kBlockPositions ? highest - at : kBlockPositions;
-    v.blocks[b] = read_v(args.v, task.blocks[tile / kBlockPositions + b], task.head_kv, begin, end,
-                         s.values + at * v.d);
+    v.blocks[b] = read_values(args.v, task.blocks[span.tile / kBlockPositions + b], task.head_kv,
+                              begin, end, s.values + at * v.d);
   }
-  for (int r = 0; r < n_rows;) {
-    const AttentionRow& row = rows[r];
-    const float* weights[kTileRows] = {};
-    float* sums[kTileRows] = {};
-    float rescale[kTileRows] = {};
-    int count = 0;
-    while (count < kTileRows && r + count < n_rows &&
-           rows[r + count].tile_begin == row.tile_begin &&
-           rows[r + count].tile_end == row.tile_end) {
-      weights[count] = s.scores + (r + count) * kAttentionTile;
-      sums[count] = rows[r + count].output();
-      rescale[count] = rows[r + count].rescale;
-      ++count;
-    }
-    v.begin = row.tile_begin;
-    v.end = row.tile_end;
-    if (v.begin < v.end) add_values(count, v, weights, rescale, sums);
-    r += count;
-  }
+  add_values_to_rows<ValuesF32, kTileRows>(v, rows, n_rows, s.scores);
 }
 
 // Sets up the task's rows for positions [begin, end); returns the number of rows, and the span of
@@ -316,10 +389,10 @@ inline void segment_into(const AttentionArgs& args, const AttentionTask& task, i
       prepare_rows(args, task, begin, begin + kAttentionSegment, partials, rows, lowest, highest);
   for (int tile = lowest / kAttentionTile * kAttentionTile; tile < highest;
        tile += kAttentionTile) {
-    const int first = lowest > tile ? (lowest - tile) / kBlockPositions : 0;
     const int seen = highest - tile < kAttentionTile ? highest - tile : kAttentionTile;
-    const int last = (seen + kBlockPositions - 1) / kBlockPositions;
-    score_rows(args, task, rows, n_rows, tile, first, last, s);
+    const TileSpan span = {tile, lowest > tile ? (lowest - tile) / kBlockPositions : 0,
+                           (seen + kBlockPositions - 1) / kBlockPositions};
+    score_rows(args, task, rows, n_rows, span, s);
     for (int r = 0; r < n_rows; ++r) {
       AttentionRow& row = rows[r];
       row.tile_begin = row.begin > tile ? row.begin - tile : 0;
@@ -330,7 +403,7 @@ inline void segment_into(const AttentionArgs& args, const AttentionTask& task, i
       }
       soften_scores(args, row, s.scores + r * kAttentionTile);
     }
-    add_tile_values(args, task, rows, n_rows, tile, first, last, s);
+    add_tile_values(args, task, rows, n_rows, span, s);
   }
   for (int r = 0; r < n_rows; ++r) {
     const float sum = reduce_tree(load(rows[r].partial));

@@ -157,89 +157,183 @@ inline void write_v(const KvCacheView& cache, int64_t cell, int32_t head, const 
 
 // --- reading ----------------------------------------------------------------------------------
 
-// One head's keys as floats [d][16]: the cache's own memory for f32, else converted into `scratch`.
-// Lanes of positions that were never written hold garbage.
-inline const float* read_k(const KvCacheView& cache, int64_t block, int head, float* scratch) {
-  const std::byte* base = kv_head(cache, block, head);
-  if (cache.type == KvType::f32) return reinterpret_cast<const float*>(base);
-  const uint16_t* halves = reinterpret_cast<const uint16_t*>(base);
-  const int d = cache.head_dim;
-  if (cache.type == KvType::f16) {
-    for (int i = 0; i < d; ++i) store(scratch + i * 16, load_f16(halves + i * 16));
-    return scratch;
+// One head's keys in a block, a vector of 16 positions for each dimension. Positions that were
+// never written hold garbage. kScaled: get() is to be multiplied by the scale of the dimension's
+// group.
+struct KeysF32 {
+  static constexpr bool kScaled = false;
+  const float* data;
+  F32x16 get(int i) const { return load(data + i * kBlockPositions); }
+};
+struct KeysF16 {
+  static constexpr bool kScaled = false;
+  const uint16_t* data;
+  F32x16 get(int i) const { return load_f16(data + i * kBlockPositions); }
+};
+struct KeysQ8 {
+  static constexpr bool kScaled = true;
+  const uint16_t* scales;
+  const uint8_t* data;
+  F32x16 scale(int group) const { return load_f16(scales + group * kBlockPositions); }
+  F32x16 get(int i) const {
+    return to_f32(load_i8(reinterpret_cast<const int8_t*>(data + i * kBlockPositions)));
   }
-  const int groups = kv_groups(d);
-  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(base) + groups * kBlockPositions * 2;
+};
+struct KeysQ4 {
+  static constexpr bool kScaled = true;
+  const uint16_t* scales;
+  const uint8_t* data;
+  F32x16 scale(int group) const { return load_f16(scales + group * kBlockPositions); }
+  F32x16 get(int i) const {
+    const I32x16 both = load_u8(data + i / 2 * kBlockPositions);
+    const I32x16 nibble = i % 2 != 0 ? shift_right<4>(both) : both;
+    return to_f32(add(bit_and(nibble, broadcast_i32(15)), broadcast_i32(-8)));
+  }
+};
+
+template <typename Keys>
+inline Keys keys_of(const KvCacheView& cache, int64_t block, int head) {
+  const std::byte* base = kv_head(cache, block, head);
+  if constexpr (Keys::kScaled) {
+    const size_t scale_bytes = static_cast<size_t>(kv_groups(cache.head_dim)) * kBlockPositions * 2;
+    return {reinterpret_cast<const uint16_t*>(base),
+            reinterpret_cast<const uint8_t*>(base + scale_bytes)};
+  } else {
+    return {reinterpret_cast<decltype(Keys::data)>(base)};
+  }
+}
+
+// The keys as floats, {16, d} in `out`.
+template <typename Keys>
+inline void expand_keys(const Keys& keys, int d, float* out) {
+  const int groups = Keys::kScaled ? kv_groups(d) : 1;
   for (int group = 0; group < groups; ++group) {
-    const F32x16 scale = load_f16(halves + group * 16);
-    const int end = kv_group_begin(d, group + 1);
-    for (int i = kv_group_begin(d, group); i < end; ++i) {
-      I32x16 q;
-      if (cache.type == KvType::q8_0) {
-        q = load_i8(reinterpret_cast<const int8_t*>(bytes + i * 16));
-      } else {
-        const I32x16 both = load_u8(bytes + i / 2 * 16);
-        const I32x16 nibble = i % 2 != 0 ? shift_right<4>(both) : both;
-        q = add(bit_and(nibble, broadcast_i32(15)), broadcast_i32(-8));
-      }
-      store(scratch + i * 16, mul(to_f32(q), scale));
+    F32x16 scale = broadcast(1.0f);
+    if constexpr (Keys::kScaled) scale = keys.scale(group);
+    const int end = Keys::kScaled ? kv_group_begin(d, group + 1) : d;
+    for (int i = Keys::kScaled ? kv_group_begin(d, group) : 0; i < end; ++i) {
+      const F32x16 key = keys.get(i);
+      store(out + i * kBlockPositions, Keys::kScaled ? mul(key, scale) : key);
     }
   }
-  return scratch;
 }
 
-// The quantised value of dimension i of one position's values.
-inline int32_t v_quant(KvType type, const uint8_t* row, int d, int i) {
-  if (type == KvType::q8_0) return static_cast<int8_t>(row[i]);
-  const int half = d / 2;
-  return i < half ? (row[i] & 15) - 8 : (row[i - half] >> 4) - 8;
+inline KeysF32 read_keys(const KvCacheView& cache, int64_t block, int head, float* scratch) {
+  switch (cache.type) {
+    case KvType::f32:
+      return keys_of<KeysF32>(cache, block, head);
+    case KvType::f16:
+      expand_keys(keys_of<KeysF16>(cache, block, head), cache.head_dim, scratch);
+      break;
+    case KvType::q8_0:
+      expand_keys(keys_of<KeysQ8>(cache, block, head), cache.head_dim, scratch);
+      break;
+    case KvType::q4_0:
+      expand_keys(keys_of<KeysQ4>(cache, block, head), cache.head_dim, scratch);
+      break;
+  }
+  return {scratch};
 }
 
-// 16 of them from dimension i on. Requires: all lie in one half of the row.
-inline I32x16 v_quants(KvType type, const uint8_t* row, int d, int i) {
-  if (type == KvType::q8_0) return load_i8(reinterpret_cast<const int8_t*>(row + i));
-  const int half = d / 2;
-  const I32x16 nibbles = i < half ? load_u8(row + i) : shift_right<4>(load_u8(row + i - half));
-  return add(bit_and(nibbles, broadcast_i32(15)), broadcast_i32(-8));
-}
+// One head's values in a block, for positions and runs of 16 dimensions. get_n() reads the first n.
+struct ValuesF32 {
+  const float* data;
+  F32x16 get(int position, int d, int i) const { return load(data + position * d + i); }
+  F32x16 get_n(int position, int d, int i, int n) const {
+    return load_n(data + position * d + i, n);
+  }
+};
+struct ValuesF16 {
+  const uint16_t* data;
+  F32x16 get(int position, int d, int i) const { return load_f16(data + position * d + i); }
+  F32x16 get_n(int position, int d, int i, int n) const {
+    return load_f16_n(data + position * d + i, n);
+  }
+};
+// Only where d is a multiple of 32: groups are 32 wide, and 16 dimensions lie in one half of a row.
+struct ValuesQ8 {
+  const uint16_t* scales;
+  const uint8_t* data;
+  F32x16 get(int position, int d, int i) const {
+    const F32x16 scale = broadcast(f16_to_f32(scales[position * (d / 32) + i / 32]));
+    return mul(to_f32(load_i8(reinterpret_cast<const int8_t*>(data + position * d + i))), scale);
+  }
+  F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
+};
+struct ValuesQ4 {
+  const uint16_t* scales;
+  const uint8_t* data;
+  F32x16 get(int position, int d, int i) const {
+    const F32x16 scale = broadcast(f16_to_f32(scales[position * (d / 32) + i / 32]));
+    const uint8_t* row = data + position * (d / 2);
+    const I32x16 nibbles = i < d / 2 ? load_u8(row + i) : shift_right<4>(load_u8(row + i - d / 2));
+    return mul(to_f32(add(bit_and(nibbles, broadcast_i32(15)), broadcast_i32(-8))), scale);
+  }
+  F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
+};
 
-// One head's values of positions [begin, end) of the block as floats [16][d]; as read_k. Rows
-// outside the range are not read.
-inline const float* read_v(const KvCacheView& cache, int64_t block, int head, int begin, int end,
-                           float* scratch) {
+inline bool has_even_groups(const KvCacheView& cache) { return cache.head_dim % 32 == 0; }
+
+template <typename Values>
+inline Values values_of(const KvCacheView& cache, int64_t block, int head) {
   const std::byte* base = kv_head(cache, block, head);
-  if (cache.type == KvType::f32) return reinterpret_cast<const float*>(base);
-  const int d = cache.head_dim;
-  if (cache.type == KvType::f16) {
-    const uint16_t* halves = reinterpret_cast<const uint16_t*>(base);
-    for (int i = begin * d; i < end * d; i += 16) {
-      const int count = end * d - i < 16 ? end * d - i : 16;
-      store_n(scratch + i, load_f16_n(halves + i, count), count);
-    }
-    return scratch;
+  if constexpr (requires { Values::scales; }) {
+    const size_t scale_bytes = static_cast<size_t>(kv_groups(cache.head_dim)) * kBlockPositions * 2;
+    return {reinterpret_cast<const uint16_t*>(base),
+            reinterpret_cast<const uint8_t*>(base + scale_bytes)};
+  } else {
+    return {reinterpret_cast<decltype(Values::data)>(base)};
   }
-  const int groups = kv_groups(d);
-  const size_t row_bytes = static_cast<size_t>(cache.type == KvType::q8_0 ? d : d / 2);
-  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(base) + groups * kBlockPositions * 2;
-  // Whole vectors stay within a group and within a half of the row.
-  const bool by_vectors = d % groups == 0 && d / groups % 16 == 0 && d % 32 == 0;
+}
+
+// Values of positions [begin, end) as floats, {d, 16} in `out`; the others' rows are not read.
+template <typename Values>
+inline void expand_values(const Values& values, int d, int begin, int end, float* out) {
   for (int position = begin; position < end; ++position) {
-    const uint8_t* row = bytes + static_cast<size_t>(position) * row_bytes;
-    const uint16_t* scales = reinterpret_cast<const uint16_t*>(base) + position * groups;
-    float* out = scratch + position * d;
+    for (int i = 0; i < d; i += 16) {
+      const int n = d - i < 16 ? d - i : 16;
+      store_n(out + position * d + i,
+              n == 16 ? values.get(position, d, i) : values.get_n(position, d, i, n), n);
+    }
+  }
+}
+
+// The same for quantised values with groups of any width, one by one.
+inline void expand_uneven_values(const KvCacheView& cache, const ValuesQ8& values, int begin,
+                                 int end, float* out) {
+  const int d = cache.head_dim;
+  const int groups = kv_groups(d);
+  for (int position = begin; position < end; ++position) {
     for (int group = 0; group < groups; ++group) {
-      const float scale = f16_to_f32(scales[group]);
-      const int last = kv_group_begin(d, group + 1);
-      int i = kv_group_begin(d, group);
-      for (; by_vectors && i < last; i += 16) {
-        store(out + i, mul(to_f32(v_quants(cache.type, row, d, i)), broadcast(scale)));
-      }
-      for (; i < last; ++i) {
-        out[i] = static_cast<float>(v_quant(cache.type, row, d, i)) * scale;
+      const float scale = f16_to_f32(values.scales[position * groups + group]);
+      for (int i = kv_group_begin(d, group); i < kv_group_begin(d, group + 1); ++i) {
+        int32_t q = 0;
+        if (cache.type == KvType::q8_0) {
+          q = static_cast<int8_t>(values.data[position * d + i]);
+        } else {
+          const uint8_t* row = values.data + position * (d / 2);
+          q = i < d / 2 ? (row[i] & 15) - 8 : (row[i - d / 2] >> 4) - 8;
+        }
+        out[position * d + i] = static_cast<float>(q) * scale;
       }
     }
   }
-  return scratch;
+}
+
+inline ValuesF32 read_values(const KvCacheView& cache, int64_t block, int head, int begin, int end,
+                             float* scratch) {
+  const int d = cache.head_dim;
+  if (cache.type == KvType::f32) return values_of<ValuesF32>(cache, block, head);
+  if (cache.type == KvType::f16) {
+    expand_values(values_of<ValuesF16>(cache, block, head), d, begin, end, scratch);
+  } else if (!has_even_groups(cache)) {
+    expand_uneven_values(cache, values_of<ValuesQ8>(cache, block, head), begin, end, scratch);
+  } else if (cache.type == KvType::q8_0) {
+    expand_values(values_of<ValuesQ8>(cache, block, head), d, begin, end, scratch);
+  } else {
+    expand_values(values_of<ValuesQ4>(cache, block, head), d, begin, end, scratch);
+  }
+  return {scratch};
 }
 
 }  // namespace strata::cpu::STRATA_CPU_ISA
