@@ -15,6 +15,11 @@ function(strata_isa_objects name isa)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND isa MATCHES "avx512")
     target_compile_options(${name} PRIVATE -Wno-uninitialized -Wno-maybe-uninitialized)
   endif()
+  # The vector paths are the scalar path's source over other types: undefined behaviour is looked for
+  # there, which halves the time that the others take to compile.
+  if(STRATA_SANITIZE MATCHES "undefined" AND NOT isa STREQUAL "scalar")
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  endif()
   # Kernels are hot in every build, so that tests under a sanitizer end in time.
   target_compile_options(${name} PRIVATE ${STRATA_ISA_FLAGS_${isa}} -O3)
 endfunction()

@@ -56,7 +56,13 @@ inline void score_tile(const float* const* q, const Keys* k, int d, float* const
   }
 }
 
-// The same for any number of rows and blocks up to the template's.
+// How many of `n` run at a time, of sizes `most`, most / 2, ... 1: few shapes to compile.
+inline int halving_step(int n, int most) {
+  while (most > n) most /= 2;
+  return most;
+}
+
+// The same for any number of rows up to the template's, and its blocks or a half of a half of them.
 template <typename Keys, int kRows, int kBlocks>
 inline void score_tile_of(int rows, int blocks, const float* const* q, const Keys* k, int d,
                           float* const* scores) {
@@ -65,7 +71,7 @@ inline void score_tile_of(int rows, int blocks, const float* const* q, const Key
   }
   if constexpr (kBlocks > 1) {
     if (blocks < kBlocks) {
-      return score_tile_of<Keys, kRows, kBlocks - 1>(rows, blocks, q, k, d, scores);
+      return score_tile_of<Keys, kRows, kBlocks / 2>(rows, blocks, q, k, d, scores);
     }
   }
   score_tile<Keys, kRows, kBlocks>(q, k, d, scores);
@@ -123,7 +129,7 @@ inline void value_tile_of(int rows, int vectors, const ValueTile<Values>& v, int
   }
   if constexpr (kVectors > 1) {
     if (vectors < kVectors) {
-      return value_tile_of<Values, kRows, kVectors - 1, kTail>(rows, vectors, v, dim, tail, weights,
+      return value_tile_of<Values, kRows, kVectors / 2, kTail>(rows, vectors, v, dim, tail, weights,
                                                                rescale, sums);
     }
   }
@@ -135,8 +141,8 @@ template <typename Values, int kRows>
 inline void add_values(int rows, const ValueTile<Values>& v, const float* const* weights,
                        const float* rescale, float* const* sums) {
   const int whole = v.d / 16;
-  for (int n = 0; n < whole; n += kTileVectors) {
-    const int vectors = whole - n < kTileVectors ? whole - n : kTileVectors;
+  for (int n = 0, vectors = 0; n < whole; n += vectors) {
+    vectors = halving_step(whole - n, kTileVectors);
     value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, weights,
                                                       rescale, sums);
   }
@@ -233,8 +239,8 @@ struct TileSpan {
 template <typename Keys, int kRows>
 inline void score_rows_by(const Keys* keys, int d, AttentionRow* rows, int n_rows,
                           const TileSpan& span, float* all_scores) {
-  for (int b = span.first; b < span.last; b += kTileVectors) {
-    const int blocks = span.last - b < kTileVectors ? span.last - b : kTileVectors;
+  for (int b = span.first, blocks = 0; b < span.last; b += blocks) {
+    blocks = halving_step(span.last - b, kTileVectors);
     for (int r = 0; r < n_rows; r += kRows) {
       const int count = n_rows - r < kRows ? n_rows - r : kRows;
       const float* q[kRows] = {};
