@@ -19,6 +19,7 @@
 namespace strata::cpu::STRATA_CPU_ISA {
 
 inline constexpr int kTileBlocks = kAttentionTile / kBlockPositions;
+static_assert(kTileBlocks == 4);
 inline constexpr float kNothing = -1.0f;  // the sum of a row that saw nothing
 
 inline int round_up_16(int n) { return (n + 15) / 16 * 16; }
@@ -168,22 +169,23 @@ struct AttentionRow {
   float* output() const { return partial + kPartialHeader; }
 };
 
-// Turns the row's scores of one tile into exponentials, and rescales its sum.
+// Turns the row's scores of one tile into exponentials, and rescales its sum. All 64 at once: those
+// that take no part become -inf by choice (they may be anything), so their exponential adds 0.
 inline void soften_scores(const AttentionArgs& args, AttentionRow& row, float* scores) {
-  const int first = row.tile_begin / 16;
-  const int last = (row.tile_end + 15) / 16;
-  F32x16 largest = broadcast(-__builtin_inff());
-  for (int n = first; n < last; ++n) {
-    F32x16 s = mul(load(scores + n * 16), broadcast(args.scale));
+  F32x16 s[kTileBlocks];
+  for (int n = 0; n < kTileBlocks; ++n) {
+    s[n] = mul(load(scores + n * 16), broadcast(args.scale));
     if (args.soft_cap != 0.0f) {
-      s = mul(broadcast(args.soft_cap), tanh(div(s, broadcast(args.soft_cap))));
+      s[n] = mul(broadcast(args.soft_cap), tanh(div(s[n], broadcast(args.soft_cap))));
     }
-    s = select(lane_range(row.tile_begin - n * 16, row.tile_end - n * 16), s,
-               broadcast(-__builtin_inff()));
-    largest = max(largest, s);
-    store(scores + n * 16, s);
   }
-  const float tile_maximum = reduce_max(largest);
+  if (row.tile_begin > 0 || row.tile_end < kAttentionTile) {
+    for (int n = 0; n < kTileBlocks; ++n) {
+      s[n] = select(lane_range(row.tile_begin - n * 16, row.tile_end - n * 16), s[n],
+                    broadcast(-__builtin_inff()));
+    }
+  }
+  const float tile_maximum = reduce_max(max(max(s[0], s[1]), max(s[2], s[3])));
   F32x16 sum = load(row.partial);
   row.rescale = 1.0f;
   if (!(tile_maximum <= row.maximum)) {
@@ -193,10 +195,10 @@ inline void soften_scores(const AttentionArgs& args, AttentionRow& row, float* s
     row.maximum = tile_maximum;
   }
   const F32x16 maximum = broadcast(row.maximum);
-  for (int n = first; n < last; ++n) {
-    const F32x16 e = exp(sub(load(scores + n * 16), maximum));
-    sum = add(sum, e);
-    store(scores + n * 16, e);
+  for (int n = 0; n < kTileBlocks; ++n) s[n] = exp(sub(s[n], maximum));
+  for (int n = 0; n < kTileBlocks; ++n) {
+    sum = add(sum, s[n]);
+    store(scores + n * 16, s[n]);
   }
   store(row.partial, sum);
 }

@@ -10,7 +10,7 @@ namespace strata::cpu::STRATA_CPU_ISA {
 //
 // x = n ln 2 + r with |r| <= ln(2) / 2, the product n ln 2 subtracted in two parts (Cody and
 // Waite); e^r is its Taylor polynomial of degree 7, whose remainder is below 0.1 ulp there.
-inline F32x16 exp(F32x16 x) {
+[[gnu::always_inline]] inline F32x16 exp(F32x16 x) {
   // The operand that may be NaN stands second, where min and max let it through.
   x = max(broadcast(-105.0f), min(broadcast(89.0f), x));
   const I32x16 n = to_i32(mul(x, broadcast(0x1.715476p+0f)));
