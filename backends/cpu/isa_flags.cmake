@@ -20,6 +20,11 @@ function(strata_isa_objects name isa)
   if(STRATA_SANITIZE MATCHES "undefined" AND NOT isa STREQUAL "scalar")
     target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
   endif()
-  # Kernels are hot in every build, so that tests under a sanitizer end in time.
-  target_compile_options(${name} PRIVATE ${STRATA_ISA_FLAGS_${isa}} -O3)
+  # Kernels are hot in every build. But unrolled ones with a check at each access take minutes to
+  # optimise fully.
+  set(optimise -O3)
+  if(STRATA_SANITIZE)
+    set(optimise -O1)
+  endif()
+  target_compile_options(${name} PRIVATE ${STRATA_ISA_FLAGS_${isa}} ${optimise})
 endfunction()
