@@ -159,19 +159,24 @@ inline void add_values(int rows, const ValueTile<Values>& v, const float* const*
 struct AttentionRow {
   const float* q;
   float* partial;
-  float maximum;
   int begin;  // the positions of the segment that the row sees
   int end;
   int tile_begin;  // and of the tile at hand, counted from the tile's start
   int tile_end;
-  float rescale;
 
   float* output() const { return partial + kPartialHeader; }
 };
 
-// Turns the row's scores of one tile into exponentials, and rescales its sum. All 64 at once: those
-// that take no part become -inf by choice (they may be anything), so their exponential adds 0.
-inline void soften_scores(const AttentionArgs& args, AttentionRow& row, float* scores) {
+// The rows' running maxima, side by side so that 16 rows are rescaled by one vector.
+struct RowMaxima {
+  float current[kAttentionMaxRows];
+  float next[kAttentionMaxRows];  // with the tile at hand
+  float rescale[kAttentionMaxRows];
+};
+
+// Scales the row's 64 scores of one tile and returns their maximum. Those that take no part become
+// -inf by choice (they may be anything), so that their exponential is 0.
+inline float scale_scores(const AttentionArgs& args, const AttentionRow& row, float* scores) {
   F32x16 s[kTileBlocks];
   for (int n = 0; n < kTileBlocks; ++n) {
     s[n] = mul(load(scores + n * 16), broadcast(args.scale));
@@ -185,22 +190,49 @@ inline void soften_scores(const AttentionArgs& args, AttentionRow& row, float* s
                     broadcast(-__builtin_inff()));
     }
   }
-  const float tile_maximum = reduce_max(max(max(s[0], s[1]), max(s[2], s[3])));
-  F32x16 sum = load(row.partial);
-  row.rescale = 1.0f;
-  if (!(tile_maximum <= row.maximum)) {
-    const F32x16 rescale = exp(broadcast(row.maximum - tile_maximum));
-    row.rescale = first_lane(rescale);
-    sum = mul(sum, rescale);
-    row.maximum = tile_maximum;
+  for (int n = 0; n < kTileBlocks; ++n) store(scores + n * 16, s[n]);
+  return reduce_max(max(max(s[0], s[1]), max(s[2], s[3])));
+}
+
+// Turns them into exponentials below `maximum`, and adds these to the row's rescaled sums.
+inline void soften_scores(const AttentionRow& row, float maximum, float rescale, float* scores) {
+  F32x16 s[kTileBlocks];
+  for (int n = 0; n < kTileBlocks; ++n) {
+    s[n] = exp(sub(load(scores + n * 16), broadcast(maximum)));
   }
-  const F32x16 maximum = broadcast(row.maximum);
-  for (int n = 0; n < kTileBlocks; ++n) s[n] = exp(sub(s[n], maximum));
+  F32x16 sum = mul(load(row.partial), broadcast(rescale));
   for (int n = 0; n < kTileBlocks; ++n) {
     sum = add(sum, s[n]);
     store(scores + n * 16, s[n]);
   }
   store(row.partial, sum);
+}
+
+// All rows' weights of the tile at position `tile` from their scores. In passes over the rows, each
+// of short independent chains: what one row waits for, another can use.
+inline void soften_rows(const AttentionArgs& args, AttentionRow* rows, int n_rows, int tile,
+                        RowMaxima& maxima, float* scores) {
+  for (int r = 0; r < n_rows; ++r) {
+    AttentionRow& row = rows[r];
+    row.tile_begin = row.begin > tile ? row.begin - tile : 0;
+    row.tile_end = row.end - tile < kAttentionTile ? row.end - tile : kAttentionTile;
+    maxima.next[r] = maxima.current[r];
+    if (row.tile_begin >= row.tile_end) {
+      row.tile_begin = row.tile_end = 0;
+      continue;
+    }
+    const float largest = scale_scores(args, row, scores + r * kAttentionTile);
+    if (largest > maxima.current[r]) maxima.next[r] = largest;
+  }
+  for (int r = 0; r < n_rows; r += 16) {
+    const F32x16 next = load(maxima.next + r);
+    store(maxima.rescale + r, exp(sub(load(maxima.current + r), next)));
+    store(maxima.current + r, next);
+  }
+  for (int r = 0; r < n_rows; ++r) {
+    if (rows[r].tile_begin >= rows[r].tile_end) continue;
+    soften_scores(rows[r], maxima.current[r], maxima.rescale[r], scores + r * kAttentionTile);
+  }
 }
 
 // The memory of a task: scores {64, rows}, then the tile's keys and values as floats.
@@ -289,53 +321,51 @@ inline void score_rows(const AttentionArgs& args, const AttentionTask& task, Att
 
 // Adds the tile's values to all rows; rows with the same positions share a register tile.
 template <typename Values, int kRows>
-inline void add_values_to_rows(ValueTile<Values>& v, AttentionRow* rows, int n_rows,
-                               float* all_weights) {
+inline void add_values_to_rows(ValueTile<Values>& v, const AttentionRow* rows, int n_rows,
+                               const float* rescale, const float* all_weights) {
   for (int r = 0; r < n_rows;) {
     const AttentionRow& row = rows[r];
     const float* weights[kRows] = {};
     float* sums[kRows] = {};
-    float rescale[kRows] = {};
     int count = 0;
     while (count < kRows && r + count < n_rows && rows[r + count].tile_begin == row.tile_begin &&
            rows[r + count].tile_end == row.tile_end) {
       weights[count] = all_weights + (r + count) * kAttentionTile;
       sums[count] = rows[r + count].output();
-      rescale[count] = rows[r + count].rescale;
       ++count;
     }
     v.begin = row.tile_begin;
     v.end = row.tile_end;
-    if (v.begin < v.end) add_values<Values, kRows>(count, v, weights, rescale, sums);
+    if (v.begin < v.end) add_values<Values, kRows>(count, v, weights, rescale + r, sums);
     r += count;
   }
 }
 
 template <typename Values>
 inline void add_tile_directly(const AttentionArgs& args, const AttentionTask& task,
-                              AttentionRow* rows, int n_rows, const TileSpan& span,
-                              float* weights) {
+                              const AttentionRow* rows, int n_rows, const float* rescale,
+                              const TileSpan& span, const float* weights) {
   ValueTile<Values> v = {};
   v.d = args.v.head_dim;
   for (int b = span.first; b < span.last; ++b) {
     v.blocks[b] =
         values_of<Values>(args.v, task.blocks[span.tile / kBlockPositions + b], task.head_kv);
   }
-  add_values_to_rows<Values, kDirectRows>(v, rows, n_rows, weights);
+  add_values_to_rows<Values, kDirectRows>(v, rows, n_rows, rescale, weights);
 }
 
 inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task,
-                            AttentionRow* rows, int n_rows, const TileSpan& span,
-                            const AttentionScratch& s) {
+                            const AttentionRow* rows, int n_rows, const float* rescale,
+                            const TileSpan& span, const AttentionScratch& s) {
   if (n_rows <= kDirectRows && args.v.type == KvType::f16) {
-    return add_tile_directly<ValuesF16>(args, task, rows, n_rows, span, s.scores);
+    return add_tile_directly<ValuesF16>(args, task, rows, n_rows, rescale, span, s.scores);
   }
   if (n_rows <= kDirectRows && has_even_groups(args.v)) {
     if (args.v.type == KvType::q8_0) {
-      return add_tile_directly<ValuesQ8>(args, task, rows, n_rows, span, s.scores);
+      return add_tile_directly<ValuesQ8>(args, task, rows, n_rows, rescale, span, s.scores);
     }
     if (args.v.type == KvType::q4_0) {
-      return add_tile_directly<ValuesQ4>(args, task, rows, n_rows, span, s.scores);
+      return add_tile_directly<ValuesQ4>(args, task, rows, n_rows, rescale, span, s.scores);
     }
   }
   ValueTile<ValuesF32> v = {};
@@ -354,7 +384,7 @@ inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task
     v.blocks[b] = read_values(args.v, task.blocks[span.tile / kBlockPositions + b], task.head_kv,
                               begin, end, s.values + at * v.d);
   }
-  add_values_to_rows<ValuesF32, kTileRows>(v, rows, n_rows, s.scores);
+  add_values_to_rows<ValuesF32, kTileRows>(v, rows, n_rows, rescale, s.scores);
 }
 
 // Sets up the task's rows for positions [begin, end); returns the number of rows, and the span of
@@ -375,7 +405,6 @@ inline int prepare_rows(const AttentionArgs& args, const AttentionTask& task, in
           args.q + static_cast<size_t>(token) * args.q_token_stride +
           static_cast<size_t>(task.head_begin + h) * args.q_head_stride);
       row.partial = partials + n_rows * floats;
-      row.maximum = -__builtin_inff();
       row.begin = seen_from > begin ? seen_from : begin;
       row.end = position + 1 < end ? position + 1 : end;
       for (int64_t i = 0; i < floats; i += 16) store(row.partial + i, zero_f32());
@@ -395,27 +424,23 @@ inline void segment_into(const AttentionArgs& args, const AttentionTask& task, i
   int highest = 0;
   const int n_rows =
       prepare_rows(args, task, begin, begin + kAttentionSegment, partials, rows, lowest, highest);
+  RowMaxima maxima;
+  for (int r = 0; r < kAttentionMaxRows; r += 16) {
+    store(maxima.current + r, broadcast(-__builtin_inff()));
+    store(maxima.next + r, broadcast(-__builtin_inff()));
+  }
   for (int tile = lowest / kAttentionTile * kAttentionTile; tile < highest;
        tile += kAttentionTile) {
     const int seen = highest - tile < kAttentionTile ? highest - tile : kAttentionTile;
     const TileSpan span = {tile, lowest > tile ? (lowest - tile) / kBlockPositions : 0,
                            (seen + kBlockPositions - 1) / kBlockPositions};
     score_rows(args, task, rows, n_rows, span, s);
-    for (int r = 0; r < n_rows; ++r) {
-      AttentionRow& row = rows[r];
-      row.tile_begin = row.begin > tile ? row.begin - tile : 0;
-      row.tile_end = row.end - tile < kAttentionTile ? row.end - tile : kAttentionTile;
-      if (row.tile_begin >= row.tile_end) {
-        row.tile_begin = row.tile_end = 0;
-        continue;
-      }
-      soften_scores(args, row, s.scores + r * kAttentionTile);
-    }
-    add_tile_values(args, task, rows, n_rows, span, s);
+    soften_rows(args, rows, n_rows, tile, maxima, s.scores);
+    add_tile_values(args, task, rows, n_rows, maxima.rescale, span, s);
   }
   for (int r = 0; r < n_rows; ++r) {
     const float sum = reduce_tree(load(rows[r].partial));
-    rows[r].partial[0] = rows[r].maximum;
+    rows[r].partial[0] = maxima.current[r];
     rows[r].partial[1] = rows[r].begin < rows[r].end ? sum : kNothing;
   }
 }
