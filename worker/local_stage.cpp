@@ -136,7 +136,8 @@ void LocalStage::submit(StepFrame frame) {
   step.frame = std::move(frame);
   const MutexLock lock(impl_->mutex);
   if (impl_->stopping) return;
-  // A refused step keeps its place, but not its payload.
+  // A refused step keeps its place, but not its payload. Beyond twice the bound not even that: the
+  // gap in the step ids then tells the sender.
   if (impl_->queue.size() >= impl_->options.queue_max) {
     step.is_over_limit = true;
     step.frame.activations = {};

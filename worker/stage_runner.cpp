@@ -52,6 +52,16 @@ Status StageRunner::check_order(const StepPlan& plan) const {
   return ok_status();
 }
 
+void StageRunner::Batch::clear() {
+  rows.clear();
+  tokens.clear();
+  activations.clear();
+  positions.clear();
+  sequence.clear();
+  sequences.clear();
+  outputs.clear();
+}
+
 // The records against the slots, then the activations' size.
 Status StageRunner::check_content(const StepFrame& frame) const {
   const StepPlan& plan = frame.plan;
@@ -128,7 +138,7 @@ void StageRunner::add_row(const StepFrame& frame, size_t index, size_t first_col
 }
 
 Status StageRunner::fill_batch(StepFrame& frame, std::optional<TimePoint> deadline) {
-  batch_ = Batch();
+  batch_.clear();
   size_t next_token = 0;
   size_t next_column = 0;
   for (size_t i = 0; i < frame.plan.rows.size(); ++i) {

@@ -57,8 +57,10 @@ class StageRunner {
     size_t n_outputs;
     bool is_finite = true;  // of its incoming activations
   };
-  // Everything that the model's batch points into.
+  // Everything that the model's batch points into. Kept from step to step for its memory.
   struct Batch {
+    void clear();
+
     std::vector<LiveRow> rows;
     std::vector<int32_t> tokens;
     std::vector<float> activations;

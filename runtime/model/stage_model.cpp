@@ -217,10 +217,12 @@ StageModel::StageModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StageModel::~StageModel() = default;
 
 Result<std::unique_ptr<StageModel>> StageModel::load(std::shared_ptr<const GgufFile> file,
-                                                     const StageOptions& options,
+                                                     const StageOptions& wanted,
                                                      TensorSource* source) {
   const Hparams hparams = TRY(read_hparams(*file));
+  StageOptions options = wanted;
   TRY(check_stage_options(hparams, options));
+  TRY(assign_devices(*file, options));
   std::shared_ptr<Weights> weights = TRY(
       Weights::load(file, hparams, options.range, stage_placement(options), source, options.load));
   return create(std::move(file), std::move(weights), options);

@@ -33,10 +33,11 @@ struct StageOptions {
   int32_t max_context = 4096;      // the most positions of one sequence
   // Logits rows of one run() that memory is reserved for; more of them grow it. 0: max_sequences.
   int32_t max_outputs = 0;
-  // Devices to run on, best first; the CPU must be among them. Layers go to the first unless
-  // layer_devices says otherwise.
+  // Devices to run on, best first, the CPU last. Layers go where assign_devices() says, unless
+  // layer_devices does.
   std::vector<Device*> devices;
   std::vector<Device*> layer_devices;  // empty or {range.count()}
+  Device* head_device = nullptr;       // null: that of the last layer
   BackendOptions backend;
   LoadOptions load;
 };
@@ -67,6 +68,11 @@ struct StageEstimate {
   uint64_t compute = 0;                 // activations of the largest batch
   uint64_t total() const;
 };
+
+// Gives each layer of the range, and the head, one of options.devices by what fits: sets
+// layer_devices and head_device, unless there is one device only or they are set already.
+// Errors: INVALID_ARGUMENT as StageModel::load; RESOURCE_EXHAUSTED with device, need and have.
+Status assign_devices(const GgufFile& file, StageOptions& options);
 
 class StageModel {
  public:

@@ -50,7 +50,10 @@ Placement stage_placement(const StageOptions& options) {
   const auto cpu = std::find_if(options.devices.begin(), options.devices.end(),
                                 [](Device* d) { return d->kind() == DeviceKind::cpu; });
   placement.input = cpu != options.devices.end() ? *cpu : options.devices.front();
-  placement.output = placement.layers.empty() ? options.devices.front() : placement.layers.back();
+  placement.output = options.head_device;
+  if (placement.output == nullptr) {
+    placement.output = placement.layers.empty() ? options.devices.front() : placement.layers.back();
+  }
   return placement;
 }
 

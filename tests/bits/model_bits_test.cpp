@@ -148,6 +148,21 @@ TEST(SmolLm2Bits, AreEqualHoweverItIsRun) {
   }
 }
 
+// Every length to 40 and around 128 tokens, in one chunk and token by token, four side by side.
+TEST(PromptLengthBits, AreThoseOfDecodingTokenByToken) {
+  const std::string path = std::string(STRATA_TEST_DATA) + "/quants/llama-Q4_0.gguf";
+  std::vector<size_t> lengths;
+  for (size_t n = 1; n <= 40; ++n) lengths.push_back(n);
+  for (size_t n = 120; n <= 140; ++n) lengths.push_back(n);
+  const Sequences sequences = test_sequences(lengths);
+  RunSetup at_once;
+  at_once.chunk = 512;
+  RunSetup by_token;
+  by_token.chunk = 1;
+  by_token.batch = 4;
+  EXPECT_EQ(digests(path, sequences, at_once), digests(path, sequences, by_token));
+}
+
 // What one KV type gives must not depend on the path either; only F32 is near the reference.
 TEST(QuantisedKvBits, AreEqualForChunksAndSplits) {
   const std::string path = std::string(STRATA_TEST_DATA) + "/models/llama.gguf";
