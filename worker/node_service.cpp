@@ -40,12 +40,12 @@ class Link final : public CoordinatorLink {
     static_cast<void>(finish());
   }
 
-  Status join(const remote::Hello& hello) {
+  Status join(const std::function<remote::Hello()>& hello) {
     TRY(remote::wait_connected(*channel_, options_.coordinator, "the coordinator",
                                options_.connect_timeout));
     remote::add_credentials(context_, options_.token, options_.name);
     stream_ = stub_->Join(&context_);
-    waiting_.push_back(remote::to_proto(FromWorker(hello)));
+    waiting_.push_back(remote::to_proto(FromWorker(hello())));
     welcome_deadline_ = clock_.now() + options_.connect_timeout;
     control_ = std::thread([this]() noexcept { run_control(); });
     v1::ToWorker message;
@@ -214,8 +214,8 @@ class Link final : public CoordinatorLink {
 
 }  // namespace
 
-Result<std::unique_ptr<CoordinatorLink>> CoordinatorLink::join(const LinkOptions& options,
-                                                               const remote::Hello& hello) {
+Result<std::unique_ptr<CoordinatorLink>> CoordinatorLink::join(
+    const LinkOptions& options, const std::function<remote::Hello()>& hello) {
   auto link = std::make_unique<Link>(options);
   TRY(link->join(hello));
   return std::unique_ptr<CoordinatorLink>(std::move(link));

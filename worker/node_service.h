@@ -31,8 +31,9 @@ class CoordinatorLink {
   // Joins, and returns when the coordinator has welcomed or refused this worker. Errors:
   // UNAVAILABLE if it cannot be reached; what it refused with: UNAUTHENTICATED,
   // FAILED_PRECONDITION (version), ALREADY_EXISTS (name), INVALID_ARGUMENT.
+  // `hello` is asked once the coordinator can be reached.
   static Result<std::unique_ptr<CoordinatorLink>> join(const LinkOptions& options,
-                                                       const remote::Hello& hello);
+                                                       const std::function<remote::Hello()>& hello);
   virtual ~CoordinatorLink() = default;
 
   virtual const remote::Welcome& welcome() const = 0;

@@ -29,7 +29,7 @@ constexpr milliseconds kBackoffMax{2000};
 // A failure that goes on is told again so often.
 constexpr std::chrono::seconds kTellAgain{30};
 // A name may still be taken by this worker's own dead predecessor, until its loss is noticed.
-constexpr std::chrono::seconds kNamePatience{10};
+constexpr std::chrono::seconds kNamePatience{6};
 
 Result<std::string> random_identity() {
   std::array<unsigned char, 16> bytes;
@@ -152,7 +152,8 @@ class WorkerImpl final : public Worker {
     link_options.token = token;
     link_options.name = options_.name;
     link_options.heartbeat = [this] { return host_->heartbeat(); };
-    std::shared_ptr<CoordinatorLink> link = TRY(CoordinatorLink::join(link_options, hello()));
+    std::shared_ptr<CoordinatorLink> link =
+        TRY(CoordinatorLink::join(link_options, [this] { return hello(); }));
     TRY(remote::check_versions(link->welcome().version, remote::kProtocolVersion));
     was_member_ = true;
     name_taken_since_.reset();

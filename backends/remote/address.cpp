@@ -135,25 +135,30 @@ Status check_exposure(const Address& address, bool insecure_network) {
 }
 
 Result<Address> advertised_address(const Address& listen, std::string_view grpc_peer) {
-  if (!listen.is_wildcard()) return listen;
-  const auto unknown = [&] {
-    return invalid_argument(fmt::format("cannot tell a host from peer '{}'", grpc_peer));
-  };
   std::string host;
   if (grpc_peer.starts_with("ipv4:")) {
     host = grpc_peer.substr(5, grpc_peer.rfind(':') - 5);
   } else if (grpc_peer.starts_with("ipv6:")) {
-    // "ipv6:[::1]:4711"; gRPC writes the brackets as %5B and %5D.
+    // "ipv6:[::1]:4711"; gRPC writes the brackets as %5B and %5D, a zone's % as %25.
     const std::string_view rest = grpc_peer.substr(5);
     const bool escaped = rest.starts_with("%5B");
     const size_t begin = escaped ? 3 : 1;
     const size_t end = rest.find(escaped ? "%5D" : "]");
-    if (end == std::string_view::npos || end < begin) return unknown();
-    host = rest.substr(begin, end - begin);
+    if (end != std::string_view::npos && end >= begin) host = rest.substr(begin, end - begin);
     if (const size_t zone = host.find("%25"); zone != std::string::npos) host.erase(zone + 1, 2);
   }
-  if (host.empty()) return unknown();
-  return Address{host, listen.port};
+  const Address seen{host, listen.port};
+  if (listen.is_wildcard()) {
+    if (!host.empty()) return seen;
+    return invalid_argument(fmt::format("cannot tell a host from peer '{}'", grpc_peer));
+  }
+  if (listen.is_loopback() && !host.empty() && !seen.is_loopback()) {
+    return invalid_argument(
+        fmt::format("the worker comes from {} but listens on {}, where no other machine reaches it",
+                    host, listen.text()),
+        "start it with --listen 0.0.0.0:0, or with the address that others know it by");
+  }
+  return listen;
 }
 
 }  // namespace strata::remote

@@ -63,7 +63,8 @@ Status check_exposure(const Address& address, bool insecure_network);
 
 // The address at which others reach a listener: `listen`, with a wildcard host replaced by the
 // one that its owner's connection comes from. `grpc_peer` is ServerContext::peer()'s text, such as
-// "ipv4:10.0.0.2:4711".
+// "ipv4:10.0.0.2:4711". Errors: INVALID_ARGUMENT for a loopback listener whose owner comes from
+// another machine: nobody would reach it.
 Result<Address> advertised_address(const Address& listen, std::string_view grpc_peer);
 
 // A channel of its own (not shared with others to the same address), connecting lazily.

@@ -35,6 +35,9 @@ static_assert(sizeof(Header) == kFrameHeaderBytes && offsetof(Header, crc) == 60
 
 using Scattered = std::span<const std::span<const std::byte>>;
 
+// A chunk of 512 tokens of a large model (n_embd 16,384).
+constexpr uint64_t kReserveBytesMax = uint64_t{32} << 20;
+
 uint64_t parts_of(uint64_t body_bytes) {
   return body_bytes == 0 ? 1 : (body_bytes + kPieceBytesMax - 1) / kPieceBytesMax;
 }
@@ -198,6 +201,10 @@ Result<std::optional<Frame>> FrameAssembler::add(Scattered message) {
                    .n_embd = header.n_embd,
                    .record = {},
                    .rows = {}};
+    // All of what an ordinary step brings at once; more only as it comes.
+    const uint64_t rows_bytes = header.body_bytes - header.record_bytes;
+    frame_.rows.reserve(static_cast<size_t>(std::min(rows_bytes, kReserveBytesMax)) /
+                        sizeof(float));
     parts_ = header.parts;
     body_bytes_ = header.body_bytes;
     record_bytes_ = header.record_bytes;

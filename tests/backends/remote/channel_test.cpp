@@ -78,6 +78,11 @@ TEST(Address, AWildcardIsReachedWhereItsOwnerComesFrom) {
             "[fe80::1%lo]:7000");
   EXPECT_EQ(advertised_address({"10.1.1.1", 5}, "ipv4:10.0.0.2:1").value().text(), "10.1.1.1:5");
   EXPECT_FALSE(advertised_address(any, "unix:x").ok());
+  const Address loopback{"127.0.0.1", 5};
+  EXPECT_EQ(advertised_address(loopback, "ipv4:127.0.0.1:9").value(), loopback);
+  const Status unreachable = advertised_address(loopback, "ipv4:10.0.0.2:9").status();
+  EXPECT_THAT(unreachable.message(), HasSubstr("comes from 10.0.0.2 but listens on 127.0.0.1:5"));
+  EXPECT_THAT(unreachable.hint(), HasSubstr("--listen"));
 }
 
 class NoStreams final : public StreamHandler {
