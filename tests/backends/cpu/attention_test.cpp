@@ -10,7 +10,9 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 
+#include "runtime/base/digest.h"
 #include "tests/backends/cpu/backend_support.h"
 
 namespace strata::cpu {
@@ -305,6 +307,61 @@ TEST_P(AttentionShape, IsNearExactAndTheSameHoweverItIsRun) {
       }
     }
   }
+}
+
+TEST_P(AttentionShape, GivesTheBitsOfOtherMachines) {
+  CpuUnderTest cpu = make_cpu(detect_isa(), 1);
+  Scene scene(GetParam().shape);
+  Sha256 sha;
+  for (const auto& [token, values] : feed_all(scene, *cpu.backend, 64)) {
+    sha.update(std::as_bytes(std::span(values)));
+  }
+  EXPECT_EQ(sha.finish(), golden_digests("cpu/attention_digests.txt")[GetParam().name])
+      << GetParam().name;
+}
+
+// Offsets beyond 2^32 bytes: the blocks in use are the last ones of a cache of more than 4 GiB, of
+// which only these pages are ever touched.
+TEST(Attention, ReachesBlocksBehindFourGigabytes) {
+  constexpr int64_t kHeadDim = 64;
+  constexpr int64_t kBlocks = (int64_t{5} << 30) / (16 * kHeadDim * 4);
+  Tensor caches[2];
+  std::unique_ptr<Buffer> buffers[2];
+  for (int i = 0; i < 2; ++i) {
+    caches[i].ne = {16 * kHeadDim, kBlocks, 1, 1};
+    caches[i].nb = dense_strides(DType::f32, caches[i].ne).value();
+    auto buffer = host_buffer_type().allocate(caches[i].size_bytes());
+    if (!buffer.ok()) GTEST_SKIP() << buffer.status().to_string();
+    buffers[i] = std::move(buffer).value();
+    place(caches[i], *buffers[i], 0);
+  }
+  TestGraph test;
+  Tensor* k = test.leaf(DType::f32, {kHeadDim, 1, 20, 1});
+  Tensor* v = test.leaf(DType::f32, {kHeadDim, 1, 20, 1});
+  std::vector<int32_t> cells;
+  std::vector<int32_t> positions;
+  const int32_t blocks[2] = {static_cast<int32_t>(kBlocks) - 1, static_cast<int32_t>(kBlocks) - 7};
+  for (int32_t p = 0; p < 20; ++p) {
+    positions.push_back(p);
+    cells.push_back(blocks[p / 16] * 16 + p % 16);
+  }
+  ops::AttentionSources sources;
+  sources.q = test.leaf(DType::f32, {kHeadDim, 1, 20, 1}, 0.0f);
+  sources.k_cache = ops::kv_write(test.graph(), k, v, &caches[0], &caches[1], test.ints(cells));
+  sources.v_cache = &caches[1];
+  sources.block_table = test.ints({blocks[0], blocks[1]});
+  sources.seq = test.ints(std::vector<int32_t>(20, 0));
+  sources.positions = test.ints(positions);
+  AttentionParams params;
+  params.head_dim_v = kHeadDim;
+  const Tensor* y = ops::attention(test.graph(), sources, params);
+  test.place_nodes();
+  const Status status = test.run(*make_cpu(detect_isa(), 1).backend);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  // Queries of zeros: every position weighs the same.
+  double mean = 0;
+  for (int p = 0; p < 20; ++p) mean += TestGraph::floats(v)[p * kHeadDim + 5] / 20.0;
+  EXPECT_NEAR(TestGraph::floats(y)[19 * kHeadDim + 5], mean, 1e-5);
 }
 
 TEST(Attention, EveryPromptLengthEqualsTokenByToken) {

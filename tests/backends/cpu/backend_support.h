@@ -5,6 +5,8 @@
 
 #include <cstring>
 #include <deque>
+#include <fstream>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,6 +20,14 @@
 #include "tests/support/reference_ops.h"
 
 namespace strata::cpu {
+
+// What results were on another machine: "NAME SHA256" lines of a file of tests/data.
+inline std::map<std::string, std::string> golden_digests(const std::string& file_name) {
+  std::map<std::string, std::string> digests;
+  std::ifstream file(std::string(STRATA_TEST_DATA) + "/" + file_name);
+  for (std::string name, digest; file >> name >> digest;) digests[name] = digest;
+  return digests;
+}
 
 // A device and a backend of it.
 struct CpuUnderTest {
@@ -40,7 +50,8 @@ class TestGraph {
 
   Graph& graph() { return graph_; }
 
-  // A leaf with normally distributed numbers (F32) or zeros (others), placed at once.
+  // A leaf with bell-shaped random numbers (F32) or zeros (others), placed at once. The numbers are
+  // the same on every machine.
   Tensor* leaf(DType dtype, const Dims& ne, float deviation = 1.0f) {
     Tensor& tensor = leaves_.emplace_back();
     tensor.name = "leaf" + std::to_string(leaves_.size());
@@ -49,9 +60,8 @@ class TestGraph {
     tensor.nb = dense_strides(dtype, ne).value();
     give_memory(tensor);
     if (dtype == DType::f32) {
-      std::normal_distribution<float> normal(0.0f, deviation);
       float* values = floats(&tensor);
-      for (int64_t i = 0; i < tensor.element_count(); ++i) values[i] = normal(random_);
+      for (int64_t i = 0; i < tensor.element_count(); ++i) values[i] = deviation * bell();
     }
     return &tensor;
   }
@@ -91,6 +101,13 @@ class TestGraph {
   }
 
  private:
+  // The sum of four 16-bit numbers, scaled to mean 0 and deviation 1: exact in float.
+  float bell() {
+    const uint64_t bits = random_();
+    const uint64_t sum =
+        (bits & 0xffff) + (bits >> 16 & 0xffff) + (bits >> 32 & 0xffff) + (bits >> 48);
+    return (static_cast<float>(sum) - 131070.0f) / 37837.0f;
+  }
   void give_memory(Tensor& tensor) {
     buffers_.push_back(host_buffer_type().allocate(tensor.size_bytes()).value());
     place(tensor, *buffers_.back(), 0);

@@ -10,6 +10,7 @@
 
 #include "backends/backends.h"
 #include "backends/cpu/cpu_probe.h"
+#include "runtime/base/digest.h"
 #include "tests/backends/cpu/backend_support.h"
 
 namespace strata::cpu {
@@ -183,6 +184,18 @@ TEST_P(CpuOp, IsNearTheReferenceAndEqualOnAllPaths) {
       ASSERT_EQ(expected, TestGraph::bytes(result)) << isa_name(isa) << ", " << threads;
     }
   }
+}
+
+// With the test above, this holds for every path: on a machine without AVX-512 it proves equality
+// with one that has it.
+TEST_P(CpuOp, GivesTheBitsOfOtherMachines) {
+  TestGraph test;
+  const Tensor* result = GetParam().build(test);
+  test.place_nodes();
+  ASSERT_TRUE(test.run(*make_cpu({}, 1).backend).ok());
+  EXPECT_EQ(sha256_hex(TestGraph::bytes(result)),
+            golden_digests("cpu/op_digests.txt")[GetParam().name])
+      << GetParam().name;
 }
 
 TEST(CpuBackend, TopKOrdersTiesByIdAndPutsNaNLast) {
