@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "backends/cpu/kernels/matmul_kernels.h"
+
 #define STRATA_MATMUL_ISA matmul_scalar
 
 namespace strata::cpu::STRATA_MATMUL_ISA {
@@ -180,6 +182,38 @@ inline int32_t largest_magnitude_bits(const float* x) {
     largest = bits > largest ? bits : largest;
   }
   return largest;
+}
+
+constexpr float kMostLevels = 127.0f;
+constexpr int kLevelCandidates = 8;
+
+// Error of rounding x * inverse: the sum of squares of what rounding drops, in units of 2^-20. An
+// exact integer below 2^23, so that its order does not matter and the compiler may vectorise it.
+inline int32_t rounding_error(const float* x, float inverse) {
+  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
+  int32_t sum = 0;
+  for (int i = 0; i < kBlockElements; ++i) {
+    const float scaled = x[i] * inverse;
+    const float dropped = scaled - ((scaled + kRounder) - kRounder);
+    const auto units = static_cast<int32_t>(dropped * 1024.0f);
+    sum += units * units;
+  }
+  return sum;
+}
+
+// The level of the block's largest magnitude that loses least; the highest of equals.
+inline float best_levels(const float* x, float amax) {
+  float best = kMostLevels;
+  float least = 0;
+  for (int c = 0; c < kLevelCandidates; ++c) {
+    const float levels = kMostLevels - static_cast<float>(c);
+    const float error = static_cast<float>(rounding_error(x, levels / amax)) / (levels * levels);
+    if (c == 0 || error < least) {
+      best = levels;
+      least = error;
+    }
+  }
+  return best;
 }
 
 // q = x * inverse, rounded to nearest even, and the sums of both halves of q. Requires: products in

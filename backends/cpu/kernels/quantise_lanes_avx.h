@@ -1,5 +1,6 @@
-// The two vector steps of quantise_activations.h in AVX2, also for the AVX-512 paths: a block of 32
-// is too short for wider registers to pay. Included by matmul_lanes_avx2.h and _avx512.h.
+// The vector steps of quantise_activations.h in AVX2, also for the AVX-512 paths, which differ in
+// one function only: a block of 32 is too short for wider registers to pay elsewhere. Meaning and
+// bits as in matmul_lanes_scalar.h. Included by matmul_lanes_avx2.h and _avx512.h.
 #pragma once
 
 #include <immintrin.h>
@@ -21,6 +22,59 @@ inline int32_t largest_magnitude_bits(const float* x) {
       _mm_max_epi32(_mm256_castsi256_si128(by_8), _mm256_extracti128_si256(by_8, 1));
   const __m128i by_2 = _mm_max_epi32(by_4, _mm_shuffle_epi32(by_4, 0x4e));
   return _mm_cvtsi128_si32(_mm_max_epi32(by_2, _mm_shuffle_epi32(by_2, 0xb1)));
+}
+
+// Eight partial sums of the squares of what rounding x * inverse drops, in units of 2^-20: below
+// 2^10 each before squaring, so 16 bits hold them.
+#ifdef __AVX512DQ__
+inline __m256i rounding_errors(const float* x, float inverse) {
+  constexpr int kNearest = 0x08;  // x - round(x), no exceptions
+  const __m512 scale = _mm512_set1_ps(inverse);
+  const __m512 unit = _mm512_set1_ps(1024.0f);
+  const __m512 low = _mm512_reduce_ps(_mm512_mul_ps(_mm512_loadu_ps(x), scale), kNearest);
+  const __m512 high = _mm512_reduce_ps(_mm512_mul_ps(_mm512_loadu_ps(x + 16), scale), kNearest);
+  const __m512i units = _mm512_packs_epi32(_mm512_cvttps_epi32(_mm512_mul_ps(low, unit)),
+                                           _mm512_cvttps_epi32(_mm512_mul_ps(high, unit)));
+  const __m512i squares = _mm512_madd_epi16(units, units);
+  return _mm256_add_epi32(_mm512_castsi512_si256(squares), _mm512_extracti64x4_epi64(squares, 1));
+}
+#else
+inline __m256i dropped_units(const float* x, __m256 scale) {
+  const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x), scale);
+  const __m256 rounded = _mm256_round_ps(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return _mm256_cvttps_epi32(
+      _mm256_mul_ps(_mm256_sub_ps(scaled, rounded), _mm256_set1_ps(1024.0f)));
+}
+inline __m256i rounding_errors(const float* x, float inverse) {
+  const __m256 scale = _mm256_set1_ps(inverse);
+  const __m256i low = _mm256_packs_epi32(dropped_units(x, scale), dropped_units(x + 8, scale));
+  const __m256i high =
+      _mm256_packs_epi32(dropped_units(x + 16, scale), dropped_units(x + 24, scale));
+  return _mm256_add_epi32(_mm256_madd_epi16(low, low), _mm256_madd_epi16(high, high));
+}
+#endif
+
+// All eight candidates side by side.
+inline float best_levels(const float* x, float amax) {
+  const __m256 levels =
+      _mm256_setr_ps(127.0f, 126.0f, 125.0f, 124.0f, 123.0f, 122.0f, 121.0f, 120.0f);
+  alignas(32) float inverses[8];
+  _mm256_store_ps(inverses, _mm256_div_ps(levels, _mm256_set1_ps(amax)));
+  __m256i errors[8];
+#pragma GCC unroll 8
+  for (int c = 0; c < 8; ++c) errors[c] = rounding_errors(x, inverses[c]);
+  const __m256i first = _mm256_hadd_epi32(_mm256_hadd_epi32(errors[0], errors[1]),
+                                          _mm256_hadd_epi32(errors[2], errors[3]));
+  const __m256i last = _mm256_hadd_epi32(_mm256_hadd_epi32(errors[4], errors[5]),
+                                         _mm256_hadd_epi32(errors[6], errors[7]));
+  const __m256i sums = _mm256_add_epi32(_mm256_permute2x128_si256(first, last, 0x20),
+                                        _mm256_permute2x128_si256(first, last, 0x31));
+  const __m256 losses = _mm256_div_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(levels, levels));
+  __m256 least = _mm256_min_ps(losses, _mm256_permute2f128_ps(losses, losses, 1));
+  least = _mm256_min_ps(least, _mm256_permute_ps(least, 0x4e));
+  least = _mm256_min_ps(least, _mm256_permute_ps(least, 0xb1));
+  const int equal = _mm256_movemask_ps(_mm256_cmp_ps(losses, least, _CMP_EQ_OQ));
+  return 127.0f - static_cast<float>(__builtin_ctz(static_cast<unsigned>(equal)));
 }
 
 inline void round_block(const float* x, float inverse, int8_t* q, int32_t* low, int32_t* high) {
