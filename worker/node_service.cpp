@@ -21,6 +21,7 @@ using remote::FromWorker;
 constexpr size_t kWaitingMax = 1024;
 // How long a goodbye may take.
 constexpr std::chrono::milliseconds kGoodbye{500};
+constexpr std::chrono::milliseconds kConnectPart{250};
 
 class Link final : public CoordinatorLink {
  public:
@@ -41,8 +42,8 @@ class Link final : public CoordinatorLink {
   }
 
   Status join(const std::function<remote::Hello()>& hello) {
-    TRY(remote::wait_connected(*channel_, options_.coordinator, "the coordinator",
-                               options_.connect_timeout));
+    TRY(reach());
+    const std::stop_callback on_stop(options_.stop, [this] { context_.TryCancel(); });
     remote::add_credentials(context_, options_.token, options_.name);
     stream_ = stub_->Join(&context_);
     waiting_.push_back(remote::to_proto(FromWorker(hello())));
@@ -100,6 +101,18 @@ class Link final : public CoordinatorLink {
   }
 
  private:
+  // Waits for the connection, in parts, so that a stop request is not kept waiting.
+  Status reach() {
+    const TimePoint deadline = clock_.now() + options_.connect_timeout;
+    for (;;) {
+      Status reached =
+          remote::wait_connected(*channel_, options_.coordinator, "the coordinator", kConnectPart);
+      if (reached.code() != StatusCode::deadline_exceeded) return reached;
+      if (options_.stop.stop_requested()) return cancelled("this worker was asked to end");
+      if (clock_.now() >= deadline) return reached;
+    }
+  }
+
   void refuse(uint64_t command_id, const Status& why) {
     send(remote::CommandDone{command_id, 0, why.with_context(options_.name), {}});
   }

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "backends/remote/channel.h"
@@ -22,6 +23,7 @@ struct LinkOptions {
   std::string token;
   std::string name;                                 // this worker's
   std::chrono::milliseconds connect_timeout{5000};  // also for the welcome
+  std::stop_token stop;                             // ends a join() that waits
   // Asked by the control thread every Welcome::heartbeat_ms.
   std::function<remote::Heartbeat()> heartbeat;
 };

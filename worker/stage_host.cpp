@@ -13,6 +13,8 @@ namespace {
 
 // Steps that may wait; the coordinator has a few per stage in flight.
 constexpr uint32_t kStepsWaitingMax = 64;
+// For each stream of an epoch; within the coordinator's patience for all of them.
+constexpr std::chrono::milliseconds kConnectTimeout{3000};
 
 uint64_t epoch_of(const remote::Command& command) {
   if (const auto* load = std::get_if<remote::LoadStage>(&command)) return load->epoch;
@@ -305,6 +307,7 @@ Status StageHost::open_streams(const remote::StartEpoch& order, RunningStage& ru
     remote_options.peer = peer.node;
     remote_options.caller = options_.name;
     remote_options.token = session->token;
+    remote_options.connect_timeout = kConnectTimeout;
     return remote_options;
   };
   const remote::Peer coordinator{"coordinator", session->coordinator.text()};

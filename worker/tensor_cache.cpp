@@ -102,6 +102,7 @@ Status TensorCache::read(const TensorInfo& tensor, uint64_t offset, std::span<st
                          std::stop_token stop) {
   const std::shared_ptr<Reading> reading = TRY(reading_of(tensor, stop));
   TRY(reading->file->read(offset, out));
+  if (reading->is_fresh) return ok_status();
   if (offset != reading->hashed_bytes) {
     return internal_error(fmt::format("tensor {} is read out of order", tensor.name));
   }
@@ -133,8 +134,11 @@ Result<std::shared_ptr<TensorCache::Reading>> TensorCache::reading_of(const Tens
         fmt::format("the coordinator's manifest and header disagree on tensor {}", tensor.name));
   }
   const std::string path = folder_ + "/" + entry->second.digest;
-  if (!has_size(path, tensor.size_bytes)) TRY(fetch(entry->second, path, stop));
   auto reading = std::make_shared<Reading>();
+  if (!has_size(path, tensor.size_bytes)) {
+    TRY(fetch(entry->second, path, stop));
+    reading->is_fresh = true;
+  }
   reading->file = TRY(MappedFile::open(path));
   const MutexLock lock(mutex_);
   open_[tensor.name] = reading;

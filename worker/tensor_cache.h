@@ -1,7 +1,7 @@
 // Tensors by digest: in a folder, and from the coordinator where the folder has them not.
 //
-// A tensor in the folder is complete and was right when it was stored; it is hashed once more
-// while it is read, so that a disk's error shows as such and not as a wrong answer.
+// A tensor in the folder is complete and was right when it was stored; a later load hashes it once
+// more while it is read, so that a disk's error shows as such and not as a wrong answer.
 //
 // Threads: as TensorSource.
 #pragma once
@@ -36,6 +36,7 @@ class TensorCache final : public TensorSource {
  private:
   struct Reading {
     std::unique_ptr<MappedFile> file;
+    bool is_fresh = false;  // hashed a moment ago, when it came in
     Sha256 sha;
     uint64_t hashed_bytes = 0;
   };

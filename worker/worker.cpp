@@ -135,6 +135,7 @@ class WorkerImpl final : public Worker {
       const MutexLock lock(mutex_);
       if (stopping_) return;
       stopping_ = true;
+      stop_.request_stop();
       reason_ = reason;
       link = link_;
       changed_.notify_all();
@@ -151,6 +152,7 @@ class WorkerImpl final : public Worker {
     link_options.coordinator = options_.coordinator;
     link_options.token = token;
     link_options.name = options_.name;
+    link_options.stop = stop_.get_token();
     link_options.heartbeat = [this] { return host_->heartbeat(); };
     std::shared_ptr<CoordinatorLink> link =
         TRY(CoordinatorLink::join(link_options, [this] { return hello(); }));
@@ -261,6 +263,7 @@ class WorkerImpl final : public Worker {
   WorkerOptions options_;
   const std::string identity_;
   const SystemClock clock_;
+  std::stop_source stop_;
   DeviceRegistry registry_;
   std::vector<remote::DeviceReport> devices_;
   WeightStore store_;

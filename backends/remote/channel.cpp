@@ -127,9 +127,9 @@ Status wait_connected(grpc::Channel& channel, const Address& address, std::strin
                          "is it running, and is that its address?");
     }
     if (!channel.WaitForStateChange(state, deadline)) {
-      return unavailable(
-          fmt::format("cannot reach {} at {} within {} ms", who, address.text(), timeout.count()),
-          "is the address right, and does a firewall let the port through?");
+      return deadline_exceeded(
+          fmt::format("{} at {} does not answer", who, address.text()),
+          "is the address right, does a firewall let the port through, is that process frozen?");
     }
   }
 }
