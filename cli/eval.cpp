@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "cli/evaluator.h"
+#include "cli/local_cluster.h"
 #include "cli/model_options.h"
 #include "runtime/base/checked_math.h"
 #include "runtime/base/log.h"
@@ -98,10 +101,47 @@ Result<EvalShape> shape_of(const Sequences& sequences, const Hparams& hparams,
   return shape;
 }
 
-Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options) {
-  if (options.workers > 0) {
-    return unimplemented("eval --workers is not part of this build", "use --split");
+// Over worker processes: the coordinator forms the cluster and leaves the pipeline to `evaluator`.
+Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& options,
+                                                        const EvalShape& shape,
+                                                        const Sequences& sequences,
+                                                        Evaluator& evaluator) {
+  Signals signals;
+  Terminal terminal;
+  LocalClusterOptions cluster_options;
+  cluster_options.workers = static_cast<uint32_t>(options.workers);
+  cluster_options.threads = options.model.threads;
+  cluster_options.isa = options.model.isa;
+  cluster_options.skip_probe = true;
+  ServingOptions& serving = cluster_options.serving;
+  serving.model_path = options.model.path;
+  serving.context = static_cast<uint32_t>(shape.context);
+  serving.sequences = options.batch;
+  serving.slots = options.batch;
+  serving.step_tokens = std::max(shape.step_tokens, 2U);
+  serving.kv_type = options.model.kv_type;
+  serving.ignore_windows = true;
+  serving.is_quiet = true;
+  for (const int layers : options.model.split) {
+    serving.split += fmt::format("{}{}", serving.split.empty() ? "" : ",", layers);
   }
+  std::promise<std::shared_ptr<StepSink>> head;
+  std::once_flag first;  // a later pipeline is of no use: the evaluation has failed by then
+  cluster_options.pipeline_user = {
+      .started =
+          [&](const coordinator::PipelineShape&, std::shared_ptr<StepSink> sink) {
+            std::call_once(first, [&] { head.set_value(std::move(sink)); });
+          },
+      .stopped = [&evaluator](const Status& why) { evaluator.fail(why); },
+      .sink = &evaluator};
+  const std::unique_ptr<LocalCluster> cluster =
+      TRY(LocalCluster::start(cluster_options, terminal, signals));
+  TRY(cluster->wait_ready(signals));
+  signals.on_signal([&evaluator](int) { evaluator.fail(cancelled("interrupted")); });
+  return evaluator.run(*head.get_future().get(), sequences);
+}
+
+Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options) {
   std::shared_ptr<GgufFile> file = TRY(GgufFile::open(options.model.path));
   const Hparams hparams = TRY(read_hparams(*file));
   const Sequences sequences = TRY(read_sequences(options.tokens_path, hparams.n_vocab));
@@ -124,14 +164,17 @@ Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options) {
   stage.load.mapped = options.model.mapped;
   stage.load.threads = options.model.threads;
 
+  const size_t stages =
+      options.workers > 0 ? static_cast<size_t>(options.workers) : pipeline_options.ranges.size();
   Evaluator evaluator({.chunk = options.chunk,
                        .batch = options.batch,
                        .step_tokens = shape.step_tokens,
-                       .steps_in_flight = static_cast<uint32_t>(pipeline_options.ranges.size()),
+                       .steps_in_flight = static_cast<uint32_t>(stages),
                        .kv_groups = static_cast<uint32_t>(hparams.kv_groups.size()),
                        .blocks_per_sequence = shape.blocks_per_sequence,
                        .n_vocab = hparams.n_vocab,
                        .top = options.top});
+  if (options.workers > 0) return evaluate_on_workers(options, shape, sequences, evaluator);
   const std::unique_ptr<worker::LocalPipeline> pipeline =
       TRY(worker::LocalPipeline::create(file, pipeline_options, evaluator));
   return evaluator.run(*pipeline, sequences);

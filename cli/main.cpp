@@ -1,9 +1,15 @@
 // `strata`: the one binary. Parses the command line and runs one subcommand.
 #include <fmt/format.h>
 
+#include "cli/bench.h"
+#include "cli/chat.h"
 #include "cli/command.h"
+#include "cli/coordinator.h"
 #include "cli/eval.h"
 #include "cli/inspect.h"
+#include "cli/plan.h"
+#include "cli/ps.h"
+#include "cli/run.h"
 #include "cli/tokenize.h"
 #include "cli/worker.h"
 #include "runtime/base/log.h"
@@ -13,6 +19,12 @@ namespace {
 
 void add_all_commands(CLI::App& app, CommandContext& context) {
   // One line per subcommand, in the order of --help.
+  add_run_command(app, context);
+  add_chat_command(app, context);
+  add_coordinator_command(app, context);
+  add_ps_command(app, context);
+  add_plan_command(app, context);
+  add_bench_command(app, context);
   add_eval_command(app, context);
   add_inspect_command(app, context);
   add_tokenize_command(app, context);

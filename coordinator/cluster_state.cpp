@@ -41,7 +41,7 @@ PlannerNode planner_node(const Member& member) {
 ClusterState::ClusterState(ClusterOptions options)
     : options_(std::move(options)),
       membership_(options_.membership),
-      epoch_(options_.first_epoch),
+      epoch_(options_.last_epoch),
       obstacle_(unavailable("no workers have joined yet", "start workers with strata worker")) {}
 
 // --- Members -------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ struct ClusterOptions {
   // Waits for so many before the first plan, and uses them all; 0: plans once those that have
   // joined suffice.
   uint32_t workers = 0;
-  uint64_t first_epoch = 1;
+  uint64_t last_epoch = 0;  // the first plan gets a higher one
   MembershipOptions membership;
   Duration rejoin_grace = std::chrono::milliseconds(2000);
   Duration load_timeout = std::chrono::minutes(30);  // without any progress of a load

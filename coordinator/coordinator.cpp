@@ -56,7 +56,7 @@ using ControlEvent = std::variant<HelloEvent, MessageEvent, StreamEndEvent, Pipe
 
 struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   explicit Impl(CoordinatorOptions given)
-      : options(std::move(given)), engine(options.engine), state(options.cluster) {}
+      : options(std::move(given)), state(options.cluster), engine(options.engine) {}
 
   // ClusterHandler, from gRPC's threads.
   void on_hello(MemberId id, remote::Hello hello, const std::string& grpc_peer) override {
@@ -105,15 +105,6 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
 
   const CoordinatorOptions options;
   const SystemClock clock;
-  EngineLoop engine;
-  std::unique_ptr<Generator> generator;
-  std::unique_ptr<ClusterService> service;
-  std::unique_ptr<remote::WeightsService> weights;  // null without tensor digests
-  std::unique_ptr<PipelineReceiver> receiver;
-  std::unique_ptr<remote::RpcServer> server;
-  PipelineUser user;
-  std::atomic<uint64_t> pipeline_epoch = 0;
-
   mutable Mutex mutex;
   CondVar changed;  // events, readiness, stopping
   ClusterState state STRATA_GUARDED_BY(mutex);
@@ -124,6 +115,16 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   mutable TimePoint rate_since STRATA_GUARDED_BY(mutex);
   mutable uint64_t rate_tokens STRATA_GUARDED_BY(mutex) = 0;
   mutable double rate STRATA_GUARDED_BY(mutex) = 0;
+
+  // After what their threads call back into.
+  EngineLoop engine;
+  std::unique_ptr<Generator> generator;
+  std::unique_ptr<ClusterService> service;
+  std::unique_ptr<remote::WeightsService> weights;  // null without tensor digests
+  std::unique_ptr<PipelineReceiver> receiver;
+  std::unique_ptr<remote::RpcServer> server;
+  PipelineUser user;
+  std::atomic<uint64_t> pipeline_epoch = 0;
 
   std::thread control;
 };
@@ -267,6 +268,10 @@ remote::ClusterStatus Coordinator::Impl::status() const {
     rate_since = now;
   }
   status.measured_tokens_per_s = rate;
+  if (status.state == "ready" && !pipeline_stands) {
+    status.state = "loading";
+    status.detail = "connecting to the first stage";
+  }
   if (stopping) status.state = "stopping";
   return status;
 }

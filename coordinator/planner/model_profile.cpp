@@ -38,8 +38,8 @@ Result<ModelProfile> profile_model(const GgufFile& file, const ProfileOptions& o
 
   const StageEstimate whole =
       TRY(estimate({.begin = 0, .end = layers, .has_embedding = true, .has_head = true}));
-  const StageEstimate tail =
-      TRY(estimate({.begin = layers - 1, .end = layers, .has_embedding = false, .has_head = true}));
+  const StageEstimate head =
+      TRY(estimate({.begin = layers, .end = layers, .has_embedding = false, .has_head = true}));
   for (int32_t i = 0; i < layers; ++i) {
     const size_t at = static_cast<size_t>(i);
     profile.layers.push_back({.weights_bytes = whole.layer_weights[at],
@@ -47,25 +47,27 @@ Result<ModelProfile> profile_model(const GgufFile& file, const ProfileOptions& o
                               .group = static_cast<uint32_t>(hparams.layer_groups[at])});
   }
   profile.input_bytes = whole.input_weights;
-  profile.output_bytes = tail.output_weights;
+  profile.output_bytes = head.output_weights;
   profile.output_shared_bytes =
-      tail.output_weights - std::min(tail.output_weights, whole.output_weights);
-  // Activations do not depend on how many layers a stage has, only on its ends; windows may differ
-  // between layers, so the dearest counts. The embedding goes with the first layer, the head with
-  // the last.
-  for (int32_t i = 0; i < layers; ++i) {
-    const bool first_of_kind = i == 0 || hparams.layer_groups[static_cast<size_t>(i)] !=
-                                             hparams.layer_groups[static_cast<size_t>(i - 1)];
-    if (!first_of_kind) continue;
-    for (const LayerRange& range :
-         {LayerRange{i, i + 1, false, false}, LayerRange{0, i + 1, true, false},
-          LayerRange{i, layers, false, true}}) {
-      const StageEstimate part = TRY(estimate(range));
-      uint64_t& most = profile.compute_bytes[range.has_embedding ? 1 : 0][range.has_head ? 1 : 0];
-      most = std::max(most, part.compute);
-    }
-  }
+      head.output_weights - std::min(head.output_weights, whole.output_weights);
+  // Activations do not depend on how many layers a stage has, only on its ends and on their kinds:
+  // the dearest layer counts.
   profile.compute_bytes[1][1] = whole.compute;
+  profile.compute_bytes[0][1] = head.compute;
+  for (int32_t i = 0; i < layers; ++i) {
+    const size_t at = static_cast<size_t>(i);
+    const bool is_end = i == 0 || i == layers - 1;
+    if (!is_end && i > 1 && hparams.layer_groups[at] == hparams.layer_groups[at - 1]) continue;
+    const LayerRange range{
+        .begin = i, .end = i + 1, .has_embedding = i == 0, .has_head = i == layers - 1};
+    const StageEstimate part = TRY(estimate(range));
+    uint64_t& most = profile.compute_bytes[range.has_embedding ? 1 : 0][range.has_head ? 1 : 0];
+    most = std::max(most, part.compute);
+  }
+  // A layer in the middle takes no more with an end beside it.
+  uint64_t& middle = profile.compute_bytes[0][0];
+  if (middle == 0) middle = std::max(profile.compute_bytes[1][0], profile.compute_bytes[0][1]);
+  if (profile.compute_bytes[1][0] == 0) profile.compute_bytes[1][0] = whole.compute;
   return profile;
 }
 

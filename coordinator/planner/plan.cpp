@@ -26,7 +26,8 @@ double slowest_us(const Plan& plan) {
 // "0-9", "10-29 + head", "head".
 std::string layers_text(const LayerRange& range) {
   std::string text;
-  if (range.count() > 0) text = fmt::format("{}-{}", range.begin, range.end - 1);
+  if (range.count() == 1) text = fmt::format("{}", range.begin);
+  if (range.count() > 1) text = fmt::format("{}-{}", range.begin, range.end - 1);
   if (range.has_head) text += text.empty() ? "head" : " + head";
   return text;
 }

@@ -16,6 +16,8 @@
 namespace strata::coordinator {
 namespace {
 
+constexpr uint32_t kBlockPositions = 16;
+
 struct Placement {
   uint32_t node;
   UnitRange units;
@@ -180,7 +182,7 @@ struct Search {
       placements = TRY(place_split(model, nodes, options.split));
       TRY(check_memory(model, nodes, placements, cost));
     } else {
-      const std::optional<Split> split = find_split(cost, nodes);
+      const std::optional<Split> split = find_split(cost, nodes, options.use_all_nodes);
       if (!split) return explain_shortage(model, nodes, cost);
       placements = to_placements(*split);
     }

@@ -37,6 +37,11 @@ struct PlanOptions {
   uint32_t sequences_wanted = 4;  // full contexts, if memory allows; at least one is required
   uint32_t step_tokens = 512;
   std::vector<SplitEntry> split = {};  // obeyed to the letter if not empty
+  // Every node gets a stage, as far as there are units, whatever that does to the time; else a node
+  // that only costs time is left out.
+  bool use_all_nodes = false;
+  // Layers with a window get as many KV blocks as those that see everything.
+  bool ignore_windows = false;
 };
 
 // Errors: INVALID_ARGUMENT for no nodes, a context of 0 and a split that names what does not exist;

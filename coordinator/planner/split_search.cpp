@@ -205,42 +205,92 @@ double bottleneck_us(const CostModel& cost, const std::vector<PlannerNode>& node
   return slowest;
 }
 
-std::optional<Split> find_split(const CostModel& cost, const std::vector<PlannerNode>& nodes) {
-  const std::vector<NodeKind> kinds = kinds_of(nodes);
-  size_t states = 1;
-  for (const NodeKind& kind : kinds) {
-    states = std::min(states * (kind.members.size() + 1), kStatesMax + 1);
-  }
-  CoverTable table(cost, kinds);
-  std::vector<uint32_t> order(nodes.size());
-  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return nodes[a].read_bytes_per_s > nodes[b].read_bytes_per_s;
-  });
-  const auto search = [&](double bound_us, bool all_nodes) {
-    if (states <= kStatesMax) return table.fill(bound_us, all_nodes);
-    return all_nodes ? std::optional<Split>() : fill_in_order(cost, nodes, order, bound_us);
-  };
+namespace {
 
-  // The least bound within a thousandth: always a split in hand, `low` known to be too small.
-  std::optional<Split> best = search(kNoBound, false);
-  if (!best) return best;
-  double high = bottleneck_us(cost, nodes, *best);
-  double low = 0;
-  while (high - low > 1e-3 * high) {
-    const double middle = (low + high) / 2;
-    if (std::optional<Split> found = search(middle, false)) {
-      best = std::move(found);
-      high = bottleneck_us(cost, nodes, *best);
-    } else {
-      low = middle;
+// Looks for splits of some nodes within a bound on the slowest stage's time.
+class SplitSearch {
+ public:
+  SplitSearch(const CostModel& cost, const std::vector<PlannerNode>& nodes)
+      : cost_(cost), nodes_(nodes), kinds_(kinds_of(nodes)), table_(cost, kinds_) {
+    for (const NodeKind& kind : kinds_) {
+      states_ = std::min(states_ * (kind.members.size() + 1), kStatesMax + 1);
     }
+    order_ = by_speed(nodes);
   }
-  double bound = high;
+
+  static std::vector<uint32_t> by_speed(const std::vector<PlannerNode>& nodes) {
+    std::vector<uint32_t> order(nodes.size());
+    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      return nodes[a].read_bytes_per_s > nodes[b].read_bytes_per_s;
+    });
+    return order;
+  }
+
+  std::optional<Split> within(double bound_us, bool all_nodes) {
+    if (states_ <= kStatesMax) return table_.fill(bound_us, all_nodes);
+    if (all_nodes) return std::nullopt;
+    return fill_in_order(cost_, nodes_, order_, bound_us);
+  }
+
+  // The split with the least bound, to a thousandth: there is always a split in hand, and `low` is
+  // known to be too small.
+  std::optional<Split> least(bool all_nodes) {
+    std::optional<Split> best = within(kNoBound, all_nodes);
+    if (!best) return best;
+    double high = bottleneck_us(cost_, nodes_, *best);
+    double low = 0;
+    while (high - low > 1e-3 * high) {
+      const double middle = (low + high) / 2;
+      if (std::optional<Split> found = within(middle, all_nodes)) {
+        best = std::move(found);
+        high = std::min(middle, bottleneck_us(cost_, nodes_, *best));
+      } else {
+        low = middle;
+      }
+    }
+    return best;
+  }
+
+ private:
+  const CostModel& cost_;
+  const std::vector<PlannerNode>& nodes_;
+  const std::vector<NodeKind> kinds_;
+  CoverTable table_;
+  std::vector<uint32_t> order_;
+  size_t states_ = 1;
+};
+
+// As find_split() with use_all; none if a node cannot hold even one unit.
+std::optional<Split> split_over_all(const CostModel& cost, const std::vector<PlannerNode>& nodes) {
+  const uint32_t units = cost.model().unit_count();
+  std::vector<uint32_t> chosen = SplitSearch::by_speed(nodes);
+  if (chosen.size() > units) chosen.resize(units);
+  std::sort(chosen.begin(), chosen.end());
+  std::vector<PlannerNode> subset;
+  for (const uint32_t index : chosen) subset.push_back(nodes[index]);
+  std::optional<Split> split = SplitSearch(cost, subset).least(true);
+  if (!split) return split;
+  *split = balance(cost, subset, *split, bottleneck_us(cost, subset, *split));
+  for (SplitStage& stage : *split) stage.node = chosen[stage.node];
+  return split;
+}
+
+}  // namespace
+
+std::optional<Split> find_split(const CostModel& cost, const std::vector<PlannerNode>& nodes,
+                                bool use_all) {
+  if (use_all) {
+    if (std::optional<Split> split = split_over_all(cost, nodes)) return split;
+  }
+  SplitSearch search(cost, nodes);
+  std::optional<Split> best = search.least(false);
+  if (!best) return best;
+  double bound = bottleneck_us(cost, nodes, *best);
   if (best->size() < nodes.size()) {
-    if (std::optional<Split> all = search(high * kAllNodesSlack, true)) {
+    if (std::optional<Split> all = search.within(bound * kAllNodesSlack, true)) {
       best = std::move(all);
-      bound = high * kAllNodesSlack;
+      bound *= kAllNodesSlack;
     }
   }
   return balance(cost, nodes, *best, bound);

@@ -17,8 +17,10 @@ struct SplitStage {
 };
 using Split = std::vector<SplitStage>;
 
-// The best split, or none if memory does not allow any. Nodes have known speeds.
-std::optional<Split> find_split(const CostModel& cost, const std::vector<PlannerNode>& nodes);
+// The best split, or none if memory does not allow any. Nodes have known speeds. `use_all`: every
+// node gets a stage if memory allows (of more nodes than units, the fastest).
+std::optional<Split> find_split(const CostModel& cost, const std::vector<PlannerNode>& nodes,
+                                bool use_all = false);
 
 // The slowest stage's time in microseconds.
 double bottleneck_us(const CostModel& cost, const std::vector<PlannerNode>& nodes,

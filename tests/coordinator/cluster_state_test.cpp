@@ -140,7 +140,7 @@ TEST(ClusterState, WaitsForAllThenLoadsAndStarts) {
   EXPECT_THAT(story.trace,
               ::testing::ElementsAre("load 1 layers 0-5 + embedding", "load 2 layers 6-11 + head",
                                      "start 1 next 'b' head ''", "start 2 next '' head 'a'",
-                                     "pipeline epoch 2 over 2 stages, head a"));
+                                     "pipeline epoch 1 over 2 stages, head a"));
   EXPECT_TRUE(story.state.obstacle().ok());
   const remote::ClusterStatus status = story.state.status(story.now);
   EXPECT_EQ(status.state, "ready");
@@ -153,7 +153,7 @@ TEST(ClusterState, PlansWithoutANumberOnceMemorySuffices) {
   story.join("small", 20);
   EXPECT_THAT(story.state.obstacle().message(), HasSubstr("short by"));
   story.join("other", 20);
-  EXPECT_EQ(story.trace.back(), "pipeline epoch 2 over 2 stages, head small");
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 1 over 2 stages, head small");
   story.join("third", 20);
   EXPECT_EQ(story.state.status(story.now).nodes[2].state, "spare");
 }
@@ -170,13 +170,13 @@ TEST(ClusterState, LostWorkerStopsThePipelineByNameAndItsReturnBringsItBack) {
   const MemberId b = story.join("b");
   story.trace.clear();
   story.lose(b);
-  EXPECT_EQ(story.trace, std::vector<std::string>{"stop epoch 2"});
+  EXPECT_EQ(story.trace, std::vector<std::string>{"stop epoch 1"});
   EXPECT_THAT(story.stop_reason.message(), HasSubstr("lost worker b (layers 6-11 + head)"));
   EXPECT_EQ(story.stop_reason.code(), StatusCode::unavailable);
   EXPECT_EQ(story.state.status(story.now).state, "degraded");
   story.pass(milliseconds(300));
   story.join("b");
-  EXPECT_EQ(story.trace.back(), "pipeline epoch 3 over 2 stages, head a");
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 2 over 2 stages, head a");
 }
 
 TEST(ClusterState, GoesOnWithoutTheLostWorkerIfTheRestSuffices) {
@@ -190,7 +190,7 @@ TEST(ClusterState, GoesOnWithoutTheLostWorkerIfTheRestSuffices) {
     story.beat(c);
     story.pass(milliseconds(500));
   }
-  EXPECT_EQ(story.trace.back(), "pipeline epoch 3 over 2 stages, head a");
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 2 over 2 stages, head a");
   const MemberId again = story.join("b");
   EXPECT_EQ(story.state.status(story.now).nodes[2].state, "spare");
   EXPECT_FALSE(story.ended.contains(again));

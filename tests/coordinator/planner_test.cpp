@@ -127,6 +127,26 @@ TEST(Planner, MoreWorkersThanUnitsLeavesNamedSpares) {
   EXPECT_THAT(plan_table(*plan), HasSubstr("spare"));
 }
 
+TEST(Planner, UsesAllNodesWhateverTheHopsCostIfAskedTo) {
+  const ModelProfile model = model_of(3);
+  std::vector<PlannerNode> nodes = equal_nodes(3);
+  for (PlannerNode& node : nodes) node.hop_us = 1e6;
+  const auto free = make_plan(model, nodes, {});
+  ASSERT_TRUE(free.ok());
+  EXPECT_EQ(free->stages.size(), 1U);
+  PlanOptions all;
+  all.use_all_nodes = true;
+  for (const uint32_t count : {1U, 2U, 3U, 4U, 7U}) {
+    const auto plan = make_plan(model, equal_nodes(count), all);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    expect_valid(*plan, model);
+    EXPECT_EQ(plan->stages.size(), std::min(count, 4U));
+    EXPECT_EQ(plan->spares.size(), count - plan->stages.size());
+  }
+  nodes[1].memory_bytes = 0;
+  EXPECT_EQ(make_plan(model, nodes, all)->spares.size(), 2U);
+}
+
 TEST(Planner, SixteenUnlikeWorkersArePlannedQuickly) {
   const ModelProfile model = model_of(30);
   std::vector<PlannerNode> nodes;

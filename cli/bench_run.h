@@ -1,0 +1,32 @@
+// BenchRun: a measured batch of requests on any engine.
+//
+// Threads: the caller's; listeners run on the engine's thread.
+#pragma once
+
+#include <cstdint>
+
+#include "coordinator/engine/engine_loop.h"
+#include "runtime/base/status.h"
+
+namespace strata::cli {
+
+struct BenchLoad {
+  uint32_t prompt_tokens = 512;
+  uint32_t new_tokens = 64;
+  uint32_t sequences = 1;
+  int32_t vocab_size = 0;
+};
+
+struct BenchTimes {
+  double first_token_ms = 0;       // from submit to the last sequence's first token
+  double mean_first_ms = 0;        // to a sequence's first token, mean over the sequences
+  double decode_tokens_per_s = 0;  // of all sequences, while all decode
+  double ms_per_token = 0;         // of one sequence
+};
+
+// Sends the requests at once, greedy and without end tokens, and waits for all. Errors: the first
+// request's that failed; CANCELLED once `is_cancelled` says so.
+Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& load,
+                             const std::function<bool()>& is_cancelled);
+
+}  // namespace strata::cli

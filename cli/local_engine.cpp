@@ -1,0 +1,130 @@
+#include "cli/local_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stop_token>
+
+#include "cli/session.h"
+#include "runtime/base/human.h"
+
+namespace strata::cli {
+namespace {
+
+// Of the free memory, what the model may take: the rest is for the system and this process itself.
+constexpr double kUsableShare = 0.9;
+
+uint64_t usable_bytes(const std::vector<Device*>& devices) {
+  uint64_t most = 0;
+  for (const Device* device : devices) most = std::max(most, device->memory().free_bytes);
+  return static_cast<uint64_t>(static_cast<double>(most) * kUsableShare);
+}
+
+}  // namespace
+
+Result<uint32_t> choose_context(const Hparams& hparams, uint32_t asked) {
+  const uint32_t trained = static_cast<uint32_t>(std::max(hparams.n_ctx_train, 1));
+  if (asked == 0) return std::min(trained, kDefaultContext);
+  if (asked > static_cast<uint32_t>(kContextMax) || (!hparams.uses_rope && asked > trained)) {
+    return invalid_argument(
+        fmt::format("--ctx {}: the model takes at most {} tokens", asked,
+                    hparams.uses_rope ? static_cast<uint32_t>(kContextMax) : trained));
+  }
+  return asked;
+}
+
+LocalEngine::LocalEngine() : engine_({.queue_max = 4096, .step_timeout = std::chrono::hours(1)}) {}
+
+LocalEngine::~LocalEngine() {
+  engine_.detach(unavailable("the model is being closed"));
+  if (pipeline_) pipeline_->stop();
+}
+
+Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const LocalEngineOptions& options,
+                                                       Terminal& terminal, Signals& signals) {
+  std::unique_ptr<LocalEngine> engine(new LocalEngine());
+  TRY(engine->load(options, terminal, signals));
+  return engine;
+}
+
+StageBusy LocalEngine::busy() const {
+  StageBusy busy;
+  busy.stages = pipeline_->stage_count();
+  for (size_t i = 0; i < busy.stages; ++i) {
+    const worker::StageCounters counters = pipeline_->stage(i).counters();
+    busy.busy_ns += counters.busy_ns;
+    busy.steps += counters.steps_done;
+  }
+  return busy;
+}
+
+Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal, Signals& signals) {
+  file_ = TRY(GgufFile::open(options.model.path));
+  const Hparams hparams = TRY(read_hparams(*file_));
+  // Before the weights: a model that cannot be spoken to is refused at once.
+  generator_ = TRY(coordinator::Generator::create(file_, engine_));
+  devices_ = TRY(open_devices(options.model));
+  const uint32_t context = TRY(choose_context(hparams, options.context));
+  const DType kv_type = TRY(parse_kv_type(options.model.kv_type));
+
+  const coordinator::ModelProfile profile =
+      TRY(coordinator::profile_model(*file_, {.kv_type = kv_type,
+                                              .step_tokens = options.step_tokens,
+                                              .slots = options.sequences,
+                                              .context = context,
+                                              .devices = devices_->devices()}));
+  const std::vector<uint32_t> blocks =
+      coordinator::blocks_for(profile, context, options.sequences, options.step_tokens);
+  const coordinator::CostModel cost(profile, blocks);
+  const uint64_t need = cost.memory({0, profile.unit_count()}).total();
+  const uint64_t have = usable_bytes(devices_->devices());
+  if (need > have) {
+    return resource_exhausted(
+        fmt::format(
+            "short by {}: {} needs {} with a context of {} tokens, this machine has {} free",
+            human_bytes(need - have), profile.name, human_bytes(need), context, human_bytes(have)),
+        "take a smaller --ctx, or spread the model over several machines (strata coordinator)");
+  }
+
+  worker::LocalPipelineOptions pipeline;
+  pipeline.ranges = TRY(stage_ranges(options.model, hparams));
+  pipeline.slots_max = options.sequences;
+  StageOptions& stage = pipeline.stage;
+  stage.kv.type = kv_type;
+  stage.kv.group_blocks.assign(blocks.begin(), blocks.end());
+  stage.max_batch_tokens = static_cast<int32_t>(options.step_tokens);
+  stage.max_sequences = static_cast<int32_t>(options.sequences);
+  stage.max_context = static_cast<int32_t>(context);
+  stage.devices = devices_->devices();
+  stage.backend.threads = options.model.threads;
+  stage.load.mapped = options.model.mapped;
+  stage.load.threads = options.model.threads;
+  stage.load.progress = [&terminal](const LoadProgress& progress) {
+    terminal.progress("loading",
+                      static_cast<double>(progress.loaded_bytes) /
+                          static_cast<double>(std::max<uint64_t>(progress.total_bytes, 1)),
+                      human_bytes(progress.total_bytes));
+  };
+  std::stop_source stop;
+  stage.load.stop = stop.get_token();
+  signals.on_signal([stop](int) mutable { stop.request_stop(); });
+  auto loaded = worker::LocalPipeline::create(file_, pipeline, engine_);
+  signals.on_signal({});
+  if (stop.stop_requested()) return cancelled("interrupted while loading");
+  pipeline_ = TRY(std::move(loaded));
+
+  shape_.epoch = pipeline.epoch;
+  shape_.stage_count = static_cast<uint32_t>(pipeline.ranges.size());
+  for (size_t g = 0; g < blocks.size(); ++g) {
+    shape_.groups.push_back({.window = profile.group_windows[g], .block_count = blocks[g]});
+  }
+  shape_.context = context;
+  shape_.vocab_size = hparams.n_vocab;
+  shape_.slots = options.sequences;
+  shape_.step_tokens = options.step_tokens;
+  shape_.prefill_chunk = options.prefill_chunk;
+  engine_.attach(shape_, pipeline_);
+  return ok_status();
+}
+
+}  // namespace strata::cli

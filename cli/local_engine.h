@@ -1,0 +1,64 @@
+// LocalEngine: engine, generator and a pipeline of local stages, all in this process.
+//
+// Threads: as its parts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cli/model_options.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+#include "coordinator/engine/engine_loop.h"
+#include "coordinator/generator.h"
+#include "coordinator/planner/planner.h"
+#include "worker/local_pipeline.h"
+
+namespace strata::cli {
+
+struct LocalEngineOptions {
+  ModelOptions model;
+  uint32_t context = 0;    // 0: what the model was trained for, at most kDefaultContext
+  uint32_t sequences = 1;  // live at once, each with a whole context
+  uint32_t step_tokens = 512;
+  uint32_t prefill_chunk = 0;
+};
+
+// What the stages have computed so far.
+struct StageBusy {
+  uint64_t busy_ns = 0;  // of all stages
+  uint64_t steps = 0;    // of all stages
+  size_t stages = 1;
+};
+
+class LocalEngine {
+ public:
+  // Loads the model with progress on the terminal; a signal meanwhile ends it with CANCELLED.
+  // Errors: those of the file and the load; RESOURCE_EXHAUSTED if it does not fit this machine.
+  static Result<std::unique_ptr<LocalEngine>> open(const LocalEngineOptions& options,
+                                                   Terminal& terminal, Signals& signals);
+  ~LocalEngine();
+
+  coordinator::EngineLoop& engine() { return engine_; }
+  coordinator::Generator& generator() { return *generator_; }
+  uint32_t context() const { return shape_.context; }
+  StageBusy busy() const;
+  uint32_t vocab_size() const { return static_cast<uint32_t>(shape_.vocab_size); }
+
+ private:
+  LocalEngine();
+  Status load(const LocalEngineOptions& options, Terminal& terminal, Signals& signals);
+
+  std::shared_ptr<const GgufFile> file_;
+  std::unique_ptr<DeviceRegistry> devices_;
+  coordinator::EngineLoop engine_;
+  coordinator::PipelineShape shape_;
+  std::shared_ptr<worker::LocalPipeline> pipeline_;
+  std::unique_ptr<coordinator::Generator> generator_;
+};
+
+// The context to run with: as asked, else the model's own up to kDefaultContext. Errors:
+// INVALID_ARGUMENT for one beyond what positions allow.
+Result<uint32_t> choose_context(const Hparams& hparams, uint32_t asked);
+
+}  // namespace strata::cli

@@ -1,0 +1,170 @@
+#include "cli/plan.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/cluster_options.h"
+#include "cli/serving.h"
+#include "coordinator/client.h"
+#include "runtime/base/human.h"
+
+namespace strata::cli {
+namespace {
+
+using Json = nlohmann::json;
+using coordinator::PlannerNode;
+
+constexpr auto kConnectTimeout = std::chrono::seconds(5);
+
+struct PlanCommandOptions {
+  ServingOptions serving;
+  ClusterAddressOptions cluster;
+  std::string nodes_file;
+  std::vector<std::string> nodes;
+  bool json = false;
+};
+
+// "NAME:MEMORY[:GB/s]". The name may hold no colon.
+Result<PlannerNode> parse_node(const std::string& text) {
+  const auto error = [&](const std::string& what) {
+    return invalid_argument(fmt::format("--node '{}': {}", text, what),
+                            "write NAME:MEMORY[:GB/s], such as lab-1:8GiB:20");
+  };
+  const size_t first = text.find(':');
+  if (first == std::string::npos || first == 0) return error("no name and memory");
+  const size_t second = std::min(text.find(':', first + 1), text.size());
+  PlannerNode node;
+  node.name = text.substr(0, first);
+  node.device = "described";
+  const Result<uint64_t> memory = parse_bytes(text.substr(first + 1, second - first - 1));
+  if (!memory.ok()) return error(memory.status().message());
+  node.memory_bytes = *memory;
+  if (second < text.size()) {
+    char* end = nullptr;
+    node.read_bytes_per_s = std::strtod(text.c_str() + second + 1, &end) * 1e9;
+    if (end == nullptr || *end != '\0' || !(node.read_bytes_per_s >= 0)) {
+      return error("the speed is no number");
+    }
+  }
+  return node;
+}
+
+Result<PlannerNode> node_from_json(const Json& json, size_t index, const std::string& path) {
+  const auto error = [&](const std::string& what) {
+    return invalid_argument(fmt::format("{}: node {} {}", path, index, what),
+                            R"(write {"name": "a", "memory": "8GiB", "read_gb_per_s": 20})");
+  };
+  if (!json.is_object()) return error("is no object");
+  const auto number = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  PlannerNode node;
+  node.device = "described";
+  const auto name = json.find("name");
+  if (name == json.end() || !name->is_string()) return error("has no name");
+  node.name = name->get<std::string>();
+  const auto memory = json.find("memory");
+  if (memory == json.end()) return error("has no memory");
+  if (memory->is_number_unsigned()) {
+    node.memory_bytes = memory->get<uint64_t>();
+  } else if (memory->is_string()) {
+    node.memory_bytes = TRY(parse_bytes(memory->get<std::string>()).with_context(path));
+  } else {
+    return error("has a memory that is no size");
+  }
+  node.read_bytes_per_s = number("read_gb_per_s") * 1e9;
+  node.int8_ops_per_s = number("int8_gops") * 1e9;
+  node.hop_us = number("hop_us");
+  return node;
+}
+
+Result<std::vector<PlannerNode>> nodes_from_file(const std::string& path) {
+  const Json json = Json::parse(TRY(read_text_file(path)), nullptr, false);
+  if (!json.is_array()) return invalid_argument(path + ": not a JSON list of nodes");
+  std::vector<PlannerNode> nodes;
+  for (const Json& node : json) nodes.push_back(TRY(node_from_json(node, nodes.size(), path)));
+  return nodes;
+}
+
+Result<std::vector<PlannerNode>> nodes_of_cluster(const ClusterAddressOptions& cluster) {
+  const remote::Address address =
+      TRY(remote::parse_address(cluster.coordinator, remote::AddressUse::dial));
+  const std::string token = TRY(read_token(cluster.token, false));
+  const std::unique_ptr<coordinator::Client> client =
+      TRY(coordinator::Client::connect(address, token, kConnectTimeout));
+  const remote::ClusterStatus status = TRY(client->status());
+  std::vector<PlannerNode> nodes;
+  for (const remote::NodeStatus& node : status.nodes) {
+    PlannerNode planned{.name = node.name, .device = "", .memory_bytes = node.memory_limit_bytes};
+    for (const remote::DeviceReport& device : node.devices) {
+      planned.device += (planned.device.empty() ? "" : " + ") + device.name;
+      planned.read_bytes_per_s = std::max(planned.read_bytes_per_s, device.speed.read_bytes_per_s);
+      planned.int8_ops_per_s = std::max(planned.int8_ops_per_s, device.speed.int8_ops_per_s);
+    }
+    nodes.push_back(std::move(planned));
+  }
+  return nodes;
+}
+
+// This machine, cut into equal workers.
+Result<std::vector<PlannerNode>> nodes_of_this_machine(uint32_t count) {
+  const std::unique_ptr<DeviceRegistry> devices = TRY(open_devices({}));
+  const Device* device = devices->devices().front();
+  std::vector<PlannerNode> nodes;
+  for (uint32_t i = 1; i <= count; ++i) {
+    nodes.push_back({.name = fmt::format("worker-{}", i),
+                     .device = std::string(device->name()),
+                     .memory_bytes = device->memory().free_bytes / count});
+  }
+  return nodes;
+}
+
+Result<std::vector<PlannerNode>> described_nodes(const PlanCommandOptions& options) {
+  const int ways = (options.nodes.empty() ? 0 : 1) + (options.nodes_file.empty() ? 0 : 1) +
+                   (options.cluster.coordinator.empty() ? 0 : 1);
+  if (ways > 1) {
+    return invalid_argument("more than one of --node, --nodes and --coordinator is given");
+  }
+  if (!options.nodes_file.empty()) return nodes_from_file(options.nodes_file);
+  if (!options.cluster.coordinator.empty()) return nodes_of_cluster(options.cluster);
+  if (options.nodes.empty()) return nodes_of_this_machine(std::max(options.serving.workers, 1U));
+  std::vector<PlannerNode> nodes;
+  for (const std::string& text : options.nodes) nodes.push_back(TRY(parse_node(text)));
+  return nodes;
+}
+
+Status run_plan(const PlanCommandOptions& options) {
+  const std::vector<PlannerNode> nodes = TRY(described_nodes(options));
+  const PlanInput input = TRY(plan_input(options.serving));
+  const coordinator::Plan plan = TRY(coordinator::make_plan(input.profile, nodes, input.plan));
+  Terminal terminal;
+  terminal.answer(options.json ? coordinator::plan_json(plan) + "\n"
+                               : coordinator::plan_table(plan));
+  return ok_status();
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, CommandContext& context) {
+  CLI::App& command =
+      *app.add_subcommand("plan", "Show what would be placed where, without loading anything");
+  auto options = std::make_shared<PlanCommandOptions>();
+  add_serving_options(command, options->serving);
+  add_cluster_address_options(command, options->cluster);
+  command.add_option("--node", options->nodes, "A node, NAME:MEMORY[:GB/s]; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--nodes", options->nodes_file, "JSON file with a list of nodes");
+  add_json_option(command, context);
+  add_example(command, "strata plan -m model.gguf --node big:16GiB:40 --node small:4GiB:15");
+  command.callback([options, &context] {
+    context.run = [options, &context] {
+      options->json = context.json;
+      return run_plan(*options);
+    };
+  });
+}
+
+}  // namespace strata::cli

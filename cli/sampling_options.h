@@ -1,0 +1,15 @@
+// Options that say how an answer is sampled; those not given are the model's or the project's.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "backends/remote/client_records.h"
+
+namespace strata::cli {
+
+// -n/--max-tokens, --temperature, --top-k, --top-p, --min-p, the penalties, --seed, --stop,
+// --ignore-end: into the request's fields.
+void add_sampling_options(CLI::App& command, remote::GenerateRequest& request);
+
+}  // namespace strata::cli

@@ -1,0 +1,57 @@
+// What `strata coordinator`, `bench --workers` and `plan` share: the options of a served model, and
+// a coordinator made from them.
+//
+// Threads: the main thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cli/model_options.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+#include "coordinator/coordinator.h"
+
+namespace strata::cli {
+
+struct ServingOptions {
+  std::string model_path;
+  uint32_t workers = 0;    // 0: plans once those that have joined suffice
+  uint32_t context = 0;    // 0: the model's, up to kDefaultContext
+  uint32_t sequences = 4;  // whole contexts that the KV cache should hold, if memory allows
+  uint32_t slots = 16;     // sequences that are live at once
+  uint32_t step_tokens = 512;
+  uint32_t prefill_chunk = 0;
+  std::string kv_type = "f16";
+  std::string split;  // as parse_split() takes it
+  uint32_t queue = 256;
+  bool ignore_windows = false;  // see PlanOptions
+  bool is_quiet = false;        // only warnings on the terminal
+};
+
+// -m, --workers, --ctx and so on.
+void add_serving_options(CLI::App& command, ServingOptions& options);
+
+// The model's profile for the planner, and the planner's options. Errors: those of the file and of
+// the options' values.
+struct PlanInput {
+  std::shared_ptr<const GgufFile> file;
+  coordinator::ModelProfile profile;
+  coordinator::PlanOptions plan;
+};
+Result<PlanInput> plan_input(const ServingOptions& options);
+
+struct ListenOptions {
+  remote::Address listen;
+  bool insecure_network = false;
+  std::string token;
+};
+// Digests the model, with progress, and listens. A signal meanwhile ends it with CANCELLED.
+Result<std::unique_ptr<coordinator::Coordinator>> start_coordinator(const ServingOptions& options,
+                                                                    const ListenOptions& listen,
+                                                                    Terminal& terminal,
+                                                                    Signals& signals);
+
+}  // namespace strata::cli

@@ -1,0 +1,44 @@
+// Session: where `run` and `chat` get their answers, from a coordinator or from a model in this
+// process. Either way the same engine does the work.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backends/remote/client_records.h"
+#include "cli/cluster_options.h"
+#include "cli/model_options.h"
+#include "cli/signals.h"
+#include "cli/terminal.h"
+
+namespace strata::cli {
+
+struct SessionOptions {
+  ClusterAddressOptions cluster;
+  uint32_t wait_s = 60;  // for a cluster that is still forming
+  ModelOptions model;
+  uint32_t context = 0;  // 0: what the model was trained for, at most kDefaultContext
+};
+inline constexpr uint32_t kDefaultContext = 4096;
+
+// -m and what goes with it, or --coordinator.
+void add_session_options(CLI::App& command, SessionOptions& options);
+
+// Threads: generate() from one thread, cancel() from any.
+class Session {
+ public:
+  // Loads the model, or waits until the cluster is ready. A signal meanwhile ends it with
+  // CANCELLED. Errors: INVALID_ARGUMENT for neither or both of model and coordinator.
+  static Result<std::unique_ptr<Session>> open(const SessionOptions& options, Terminal& terminal,
+                                               Signals& signals);
+  virtual ~Session() = default;
+
+  // As Client::generate(): blocks until the answer has ended.
+  virtual Status generate(const remote::GenerateRequest& request,
+                          const std::function<void(const remote::GenerateEvent&)>& event) = 0;
+  // Ends the generate() that runs now, if one does.
+  virtual void cancel() = 0;
+};
+
+}  // namespace strata::cli

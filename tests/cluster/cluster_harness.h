@@ -1,0 +1,70 @@
+// A whole cluster of real processes on loopback, for tests: ephemeral ports, a token of its own,
+// every wait bounded. Nothing is slept for: waiting is for a state that is asked for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/local_cluster.h"
+#include "coordinator/client.h"
+#include "tests/support/temp_dir.h"
+
+namespace strata::test {
+
+struct HarnessOptions {
+  std::string model = "llama.gguf";  // in tests/data/models
+  uint32_t workers = 2;
+  std::vector<std::string> coordinator_arguments = {};
+};
+
+struct RunResult {
+  std::string text;
+  std::vector<int32_t> tokens;
+  Status status;
+  std::string reason;
+};
+
+class ClusterHarness {
+ public:
+  explicit ClusterHarness(const HarnessOptions& options);
+  ~ClusterHarness();
+
+  // Starts the coordinator and waits for its address.
+  void start_coordinator();
+  cli::ChildProcess& start_worker(const std::string& name,
+                                  const std::vector<std::string>& arguments = {});
+  void start_all();
+  // Waits for the state ("ready", "degraded", ...). False after 30 s.
+  bool wait_state(const std::string& state);
+  remote::ClusterStatus status();
+
+  std::unique_ptr<coordinator::Client> client();
+  // A greedy answer; `on_token` is called with the number of tokens so far.
+  RunResult run(const std::string& prompt, uint32_t max_tokens,
+                const std::function<void(size_t)>& on_token = {});
+
+  cli::ChildProcess& coordinator() { return *coordinator_; }
+  cli::ChildProcess& worker(size_t index) { return *workers_[index]; }
+  size_t worker_count() const { return workers_.size(); }
+  const std::string& address() const { return address_; }
+  const std::string& token() const { return token_; }
+  // What all processes wrote, for a failed test's message.
+  std::string logs() const;
+
+ private:
+  HarnessOptions options_;
+  TempDir folder_;
+  std::string token_;
+  std::string address_;
+  std::unique_ptr<cli::ChildProcess> coordinator_;
+  std::vector<std::unique_ptr<cli::ChildProcess>> workers_;
+};
+
+// The binary under test, and a model of tests/data.
+std::string strata_binary();
+std::string model_path(const std::string& name);
+// Runs `strata` to its end and gives what it printed on standard output and error together.
+std::string run_strata(const std::vector<std::string>& arguments, std::string& end_text);
+
+}  // namespace strata::test
