@@ -1,5 +1,6 @@
 #include "coordinator/client.h"
 
+#include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
 #include "backends/remote/wire.h"
@@ -14,8 +15,11 @@ constexpr auto kStatusTimeout = std::chrono::seconds(5);
 
 class ClientImpl final : public Client {
  public:
-  ClientImpl(std::shared_ptr<grpc::Channel> channel, std::string token)
-      : stub_(v1::Cluster::NewStub(channel)), token_(std::move(token)) {}
+  ClientImpl(std::shared_ptr<grpc::Channel> channel, std::string address, std::string token)
+      : channel_(std::move(channel)),
+        stub_(v1::Cluster::NewStub(channel_)),
+        address_(std::move(address)),
+        token_(std::move(token)) {}
 
   Status generate(const remote::GenerateRequest& request,
                   const std::function<void(const remote::GenerateEvent&)>& event) override {
@@ -63,10 +67,22 @@ class ClientImpl final : public Client {
       event(*record);
     }
     const grpc::Status status = reader->Finish();
-    return broken.ok() ? remote::from_grpc(status) : broken;
+    return broken.ok() ? explain(remote::from_grpc(status)) : broken;
   }
 
+  // gRPC's own words for a broken connection ("Socket closed") name nothing.
+  Status explain(const Status& status) const {
+    if (status.code() != StatusCode::unavailable ||
+        channel_->GetState(false) == GRPC_CHANNEL_READY) {
+      return status;
+    }
+    return unavailable(fmt::format("lost the coordinator at {}: {}", address_, status.message()),
+                       "the answer is not complete; try again once the coordinator is back");
+  }
+
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Cluster::Stub> stub_;
+  const std::string address_;
   const std::string token_;
   Mutex mutex_;
   grpc::ClientContext* running_ STRATA_GUARDED_BY(mutex_) = nullptr;
@@ -79,7 +95,8 @@ Result<std::unique_ptr<Client>> Client::connect(const remote::Address& address,
                                                 std::chrono::milliseconds timeout) {
   std::shared_ptr<grpc::Channel> channel = remote::open_channel(address);
   TRY(remote::wait_connected(*channel, address, "the coordinator", timeout));
-  return std::unique_ptr<Client>(std::make_unique<ClientImpl>(std::move(channel), token));
+  return std::unique_ptr<Client>(
+      std::make_unique<ClientImpl>(std::move(channel), address.text(), token));
 }
 
 }  // namespace strata::coordinator

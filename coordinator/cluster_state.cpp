@@ -89,6 +89,11 @@ void ClusterState::on_message(MemberId id, const remote::FromWorker& message, Ti
     on_done(id, *done, now, actions);
   } else if (const auto* lost = std::get_if<remote::PeerLost>(&message)) {
     if (lost->epoch != epoch_ || phase_ == ClusterPhase::waiting) return;
+    // A stream of the epoch before may be noticed as broken only now: its peer is in no stage.
+    const bool in_plan =
+        std::any_of(plan_->stages.begin(), plan_->stages.end(),
+                    [&](const PlannedStage& stage) { return stage.node_name == lost->peer; });
+    if (!in_plan) return;
     end_epoch(unavailable(fmt::format("{} lost {}: {}", member->hello.name, lost->peer,
                                       lost->status.message())),
               now, actions);

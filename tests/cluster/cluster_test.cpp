@@ -105,6 +105,43 @@ TEST(Cluster, KilledWorkerIsNamedAtOnceAndItsReturnServesAgain) {
   EXPECT_EQ(cluster.run(kPrompt, kTokens).tokens, expected) << cluster.logs();
 }
 
+TEST(Cluster, KilledCoordinatorIsSaidAndTheNextOneFindsItsWorkers) {
+  ClusterHarness cluster({.workers = 2});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  const std::vector<int32_t> expected = cluster.run(kPrompt, kTokens).tokens;
+  const RunResult broken = cluster.run(kPrompt, 300, [&](size_t count) {
+    if (count == 3) cluster.coordinator().signal(SIGKILL);
+  });
+  EXPECT_EQ(broken.status.code(), StatusCode::unavailable);
+  EXPECT_THAT(broken.status.message(), HasSubstr("lost the coordinator at " + cluster.address()));
+  ASSERT_NO_FATAL_FAILURE(cluster.start_coordinator());
+  ASSERT_TRUE(cluster.wait_state("ready")) << cluster.logs();
+  EXPECT_EQ(cluster.run(kPrompt, kTokens).tokens, expected);
+  EXPECT_GT(cluster.status().epoch, 1U);
+}
+
+TEST(Cluster, FrozenWorkerIsLeftOutAndComesBackAsASpare) {
+  ClusterHarness cluster({.workers = 3});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  const std::vector<int32_t> expected = cluster.run(kPrompt, kTokens).tokens;
+  const TimePoint begin = SystemClock().now();
+  const RunResult broken = cluster.run(kPrompt, 400, [&](size_t count) {
+    if (count == 3) cluster.worker(1).signal(SIGSTOP);
+  });
+  EXPECT_EQ(broken.status.code(), StatusCode::unavailable);
+  EXPECT_THAT(broken.status.message(), HasSubstr("worker-2"));
+  EXPECT_LT(SystemClock().now() - begin, seconds(8));
+  ASSERT_TRUE(cluster.wait_state("ready")) << cluster.logs();
+  EXPECT_EQ(cluster.run(kPrompt, kTokens).tokens, expected);
+  cluster.worker(1).signal(SIGCONT);
+  const TimePoint deadline = SystemClock().now() + seconds(20);
+  while (cluster.status().nodes.size() < 3 && SystemClock().now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_EQ(cluster.status().nodes.size(), 3U) << cluster.logs();
+  EXPECT_EQ(cluster.run(kPrompt, kTokens).tokens, expected);
+}
+
 TEST(Cluster, CancelEndsOneAnswerOnly) {
   ClusterHarness cluster({.workers = 2});
   ASSERT_NO_FATAL_FAILURE(cluster.start_all());

@@ -303,6 +303,7 @@ TEST(ClusterState, PeerLostAndPipelineFailuresCountForTheirEpochOnly) {
   const uint64_t epoch = story.state.epoch();
   story.say(a, remote::PeerLost{.epoch = epoch - 1, .peer = "b", .status = unavailable("reset")});
   story.fail_pipeline(epoch - 1);
+  story.say(a, remote::PeerLost{.epoch = epoch, .peer = "gone", .status = unavailable("reset")});
   EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
   story.say(a, remote::PeerLost{.epoch = epoch, .peer = "b", .status = unavailable("reset")});
   EXPECT_THAT(story.stop_reason.message(), HasSubstr("a lost b: reset"));
