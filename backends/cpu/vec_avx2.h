@@ -167,9 +167,10 @@ inline F32x16 scale_by_power(F32x16 x, I32x16 n) {
   return {scale_8_by_power(x.lo, n.lo), scale_8_by_power(x.hi, n.hi)};
 }
 
-inline float f16_to_f32(uint16_t h) { return _cvtsh_ss(h); }
+inline float f16_to_f32(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
 inline uint16_t f32_to_f16(float x) {
-  return static_cast<uint16_t>(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
+  const __m128i half = _mm_cvtps_ph(_mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT);
+  return static_cast<uint16_t>(_mm_extract_epi16(half, 0));
 }
 inline F32x16 load_f16(const uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),

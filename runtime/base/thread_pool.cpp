@@ -18,8 +18,11 @@ namespace {
 constexpr int64_t kHelperSpinNs = 40'000;
 // A piece is meant to take less than this; a caller that waits longer lends its core.
 constexpr int64_t kCallerSpinNs = 60'000;
-// Longer waits mean that a helper has lost its core: schedulers' time slices are milliseconds.
+// Waits longer than this and several pieces mean that a helper has lost its core: schedulers' time
+// slices are milliseconds. Without a piece of its own to compare with, the caller is more patient.
 constexpr int64_t kStallNs = 700'000;
+constexpr int64_t kStallPieces = 4;
+constexpr int64_t kStallUnknownNs = 20'000'000;
 constexpr int64_t kAloneFactor = 10;
 constexpr int kRelaxesPerClock = 32;
 
@@ -89,8 +92,12 @@ void ThreadPool::run_job(int64_t count, JobFunction function, const void* contex
   published_.fetch_add(1, std::memory_order_seq_cst);
   if (parked_.load(std::memory_order_seq_cst) > 0) published_.notify_all();
 
+  const int64_t start_ns = now_ns();
   const int64_t mine = work_on_job(0);
-  if (mine < count) wait_for_others(count - mine);
+  if (mine == count) return;
+  const int64_t stall_ns =
+      mine == 0 ? kStallUnknownNs : kStallNs + kStallPieces * (now_ns() - start_ns) / mine;
+  wait_for_others(count - mine, stall_ns);
 }
 
 int64_t ThreadPool::work_on_job(int thread) {
@@ -112,7 +119,7 @@ int64_t ThreadPool::work_on_job(int thread) {
   }
 }
 
-void ThreadPool::wait_for_others(int64_t pieces) {
+void ThreadPool::wait_for_others(int64_t pieces, int64_t stall_ns) {
   const auto done = [&] { return done_by_helpers_.load(std::memory_order_acquire) == pieces; };
   for (int i = 0; i < 2 * kRelaxesPerClock; ++i) {
     if (done()) return;
@@ -128,7 +135,7 @@ void ThreadPool::wait_for_others(int64_t pieces) {
     }
     waited_ns = now_ns() - start_ns;
   }
-  if (waited_ns > kStallNs) alone_until_ns_ = start_ns + waited_ns * (1 + kAloneFactor);
+  if (waited_ns > stall_ns) alone_until_ns_ = start_ns + waited_ns * (1 + kAloneFactor);
 }
 
 void ThreadPool::helper_main(int thread) {

@@ -11,8 +11,9 @@
 //   helper:  spin for a new job (some 30 us) -> claim, run ... -> spin ... -> park on a futex
 //
 // A helper that loses its core in the middle of a piece makes the caller wait for the operating
-// system's time slice. After such a stall the pool runs jobs on the caller alone for ten times as
-// long as the stall was, which bounds the loss to a tenth.
+// system's time slice. After such a stall (a wait of several times what the caller's own pieces
+// took) the pool runs jobs on the caller alone for ten times as long as the stall was, which bounds
+// the loss to a tenth.
 //
 // Threads: run() from one thread at a time. Helpers own nothing between jobs.
 #pragma once
@@ -60,7 +61,8 @@ class ThreadPool {
   void run_job(int64_t count, JobFunction function, const void* context);
   // Claims and runs pieces until none is left; returns how many.
   int64_t work_on_job(int thread);
-  void wait_for_others(int64_t pieces);
+  // `stall_ns`: a longer wait means that a helper has lost its core.
+  void wait_for_others(int64_t pieces, int64_t stall_ns);
   void helper_main(int thread);
   // Spins, then parks, until a job newer than `seen` is published; false at the end.
   bool wait_for_job(uint32_t& seen);

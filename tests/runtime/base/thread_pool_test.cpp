@@ -93,6 +93,22 @@ TEST(ThreadPool, ManyPoolsComeAndGo) {
   }
 }
 
+// Waiting for a long piece is no stall: the helper must go on taking part. Pieces sleep, so that a
+// busy machine does not matter.
+TEST(ThreadPool, LongPiecesDoNotSendTheHelpersAway) {
+  ThreadPool pool(2);
+  int jobs_with_helper = 0;
+  for (int job = 0; job < 12; ++job) {
+    std::atomic<int> by_helper{0};
+    pool.run(2, [&](int64_t piece, int thread) {
+      if (thread != 0) ++by_helper;
+      std::this_thread::sleep_for(std::chrono::milliseconds(piece == 0 ? 4 : 7));
+    });
+    if (by_helper > 0) ++jobs_with_helper;
+  }
+  EXPECT_GE(jobs_with_helper, 6);
+}
+
 // Eight threads on one core: the pool must not take much longer than the work alone.
 TEST(ThreadPool, IsBoundedWhenThreadsOutnumberCores) {
   cpu_set_t before;
