@@ -12,6 +12,8 @@
 namespace strata {
 namespace {
 
+constexpr int32_t kQuantisedHeadDimMin = 32;
+
 bool is_kv_type(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::q8_0 || type == DType::q4_0;
 }
@@ -54,6 +56,15 @@ Result<KvTensors> kv_tensors(const Hparams& hparams, int32_t layer, DType type, 
   if (!is_kv_type(type)) {
     return invalid_argument(fmt::format("KV type {} is not supported", dtype_name(type)),
                             "f32, f16, q8_0 and q4_0 are");
+  }
+  // A head's values share scales by 32; smaller heads would pay more for scales than they save.
+  const int32_t head_dim = std::min(hparams.head_dim_k, hparams.head_dim_v);
+  const bool is_odd = hparams.head_dim_k % 2 != 0 || hparams.head_dim_v % 2 != 0;
+  if (dtype_traits(type).quantised && (head_dim < kQuantisedHeadDimMin || is_odd)) {
+    return invalid_argument(
+        fmt::format("KV type {} needs an even head size of {} or more, the model's is {}",
+                    dtype_name(type), kQuantisedHeadDimMin, head_dim),
+        "use --kv-type f16");
   }
   KvTensors tensors;
   tensors.k =

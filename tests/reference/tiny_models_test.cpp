@@ -97,6 +97,31 @@ TEST_P(TinyModel, ContinuesAsTheReferenceDoes) {
   EXPECT_EQ(*tokens, wanted);
 }
 
+// No reference has these types; what counts is that they stay near F32, whatever the chunk.
+TEST_P(TinyModel, StaysNearWithSmallerKvTypes) {
+  const Sequences sequences = {reference_["cases"][3]["tokens"]};
+  const std::vector<float> logits = reference_["cases"][3]["logits_last"];
+  const double std = reference_["agreement_with_llama_cpp"]["std"];
+  const int32_t head_dim = read_hparams(**GgufFile::open(path_))->head_dim_k;
+  const std::pair<DType, double> bounds[] = {
+      {DType::f16, 0.02}, {DType::q8_0, 0.2}, {DType::q4_0, 2.5}};
+  for (const auto& [type, bound] : bounds) {
+    for (const uint32_t chunk : {1U, 8U, 9U, 64U}) {
+      RunSetup setup;
+      setup.kv_type = type;
+      setup.chunk = chunk;
+      const auto results = evaluate(path_, sequences, setup);
+      if (type != DType::f16 && head_dim < 32) {
+        EXPECT_NE(results.status().message().find("head size of 32 or more"), std::string::npos);
+        continue;
+      }
+      ASSERT_TRUE(results.ok()) << results.status().to_string();
+      EXPECT_LE(largest_difference((*results)[0].logits_last, logits), bound * std)
+          << dtype_name(type) << " in chunks of " << chunk;
+    }
+  }
+}
+
 std::string test_name(const testing::TestParamInfo<const char*>& info) {
   std::string name = info.param;
   std::replace(name.begin(), name.end(), '-', '_');
