@@ -11,6 +11,11 @@ find_package(gRPC CONFIG REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 
+if(STRATA_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  message(WARNING "No CUDA kernels yet: this build finds the toolkit and runs on the CPU only")
+endif()
+
 find_program(STRATA_PROTOC protoc REQUIRED)
 find_program(STRATA_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 

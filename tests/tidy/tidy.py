@@ -44,9 +44,9 @@ BANNED = [
     (re.compile(r"\bgetenv\s*\("), "getenv: the environment is read in cli/ only", CODE),
     (re.compile(r"\bstd::cout\b|\bstd::cerr\b"), "std::cout/cerr: print through cli/ or runtime/base/log.h", CODE),
     (re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b"), "an open end: finish it or describe the limit in words", CODE),
-    (re.compile(r"/work/|/root/"), "a path of somebody's machine", TEXT),
+    (re.compile("|".join(f"/{home}/" for home in ("work", "root"))), "a path of somebody's machine", TEXT),
     (re.compile(r"\bissue #?[0-9]", re.I), "an issue's number", TEXT),
-    (re.compile(r"pypi\.org|pythonhosted|deb\.debian\.org"), "a registry's host", TEXT),
+    (re.compile(r"\b(pypi|pythonhosted|deb\.debian|registry\.npmjs)\.org\b"), "a registry's host", TEXT),
 ]
 
 
