@@ -58,6 +58,7 @@ class LineReader {
       pollfd fds[2] = {{0, POLLIN, 0}, {wake_[0], POLLIN, 0}};
       if (::poll(fds, 2, -1) < 0 && errno != EINTR) return std::nullopt;
       if ((fds[1].revents & POLLIN) != 0) return std::nullopt;
+      if ((fds[0].revents & (POLLERR | POLLNVAL)) != 0) return std::nullopt;
       if ((fds[0].revents & (POLLIN | POLLHUP)) == 0) continue;
       char piece[4096];
       const ssize_t count = ::read(0, piece, sizeof(piece));

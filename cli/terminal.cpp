@@ -20,6 +20,9 @@ size_t shown_width(std::string_view text) {
   }));
 }
 
+// fmt::print ends the program where standard error is gone or its disk is full; this does not.
+void print_error(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 bool is_set(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != '\0';
@@ -42,7 +45,7 @@ void Terminal::line(std::string_view text, bool is_warning) {
   const MutexLock lock(mutex_);
   clear_bar();
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  fmt::print(stderr, "{}{}\n", is_warning ? "warning: " : "", text);
+  print_error(fmt::format("{}{}\n", is_warning ? "warning: " : "", text));
 }
 
 void Terminal::progress(std::string_view what, double fraction, std::string_view detail) {
@@ -57,7 +60,7 @@ void Terminal::progress(std::string_view what, double fraction, std::string_view
     const int filled = static_cast<int>(fraction * kBarCells);
     std::string bar;
     for (int i = 0; i < kBarCells; ++i) bar += i < filled ? "━" : "─";
-    fmt::print(stderr, "\r\033[K{} {} {:3.0f}% {}", what, bar, fraction * 100, detail);
+    print_error(fmt::format("\r\033[K{} {} {:3.0f}% {}", what, bar, fraction * 100, detail));
     bar_shown_ = true;
     if (fraction >= 1) clear_bar();
     std::fflush(stderr);
@@ -66,7 +69,8 @@ void Terminal::progress(std::string_view what, double fraction, std::string_view
   const int quarter = static_cast<int>(fraction * 4);
   if (quarter == quarter_noted_) return;
   quarter_noted_ = quarter;
-  fmt::print(stderr, "{}: {}%{}{}\n", what, quarter * 25, detail.empty() ? "" : " of ", detail);
+  print_error(
+      fmt::format("{}: {}%{}{}\n", what, quarter * 25, detail.empty() ? "" : " of ", detail));
 }
 
 void Terminal::answer(std::string_view text) {

@@ -16,8 +16,8 @@ Note warning(std::string text) { return {.is_warning = true, .text = std::move(t
 
 uint32_t percent(const remote::LoadProgress& progress) {
   if (progress.total_bytes == 0) return 0;
-  return static_cast<uint32_t>(100.0 * static_cast<double>(progress.done_bytes) /
-                               static_cast<double>(progress.total_bytes));
+  return static_cast<uint32_t>(std::min(100.0, 100.0 * static_cast<double>(progress.done_bytes) /
+                                                   static_cast<double>(progress.total_bytes)));
 }
 
 // The device that a stage runs on, as far as the planner is concerned.

@@ -62,7 +62,7 @@ struct Generator::Answer {
   }
 
   void on_finish(const RequestFinish& finish) {
-    const bool by_stop_string = text.stopped();
+    bool by_stop_string = text.stopped();
     if (!by_stop_string && finish.reason == FinishReason::error) {
       listener(finish.status);
       return;
@@ -74,6 +74,7 @@ struct Generator::Answer {
     if (std::string rest = text.flush(); !rest.empty()) {
       listener(remote::GenerateToken{.id = -1, .text = std::move(rest), .logprob = 0, .top = {}});
     }
+    by_stop_string = text.stopped();  // what was held back may have completed a stop string
     const TimePoint now = clock.now();
     if (generated == 0) first_token = now;
     listener(remote::GenerateFinished{

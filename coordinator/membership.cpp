@@ -7,6 +7,12 @@
 #include "runtime/base/human.h"
 
 namespace strata::coordinator {
+namespace {
+
+// No honest peer reports more; beyond it the next epoch could wrap to 0.
+constexpr uint64_t kEpochMax = uint64_t{1} << 62;
+
+}  // namespace
 
 Result<Membership::Joined> Membership::join(MemberId id, const remote::Hello& hello,
                                             const std::string& address, TimePoint now) {
@@ -48,7 +54,7 @@ Result<Membership::Joined> Membership::join(MemberId id, const remote::Hello& he
                   .last_seen = now,
                   .heartbeat = {},
                   .progress_since = now};
-  highest_epoch_ = std::max(highest_epoch_, hello.last_epoch);
+  highest_epoch_ = std::max(highest_epoch_, std::min(hello.last_epoch, kEpochMax));
   return joined;
 }
 
@@ -61,7 +67,7 @@ bool Membership::heartbeat(MemberId id, const remote::Heartbeat& heartbeat, Time
   }
   member.heartbeat = heartbeat;
   member.last_seen = now;
-  highest_epoch_ = std::max(highest_epoch_, heartbeat.epoch);
+  highest_epoch_ = std::max(highest_epoch_, std::min(heartbeat.epoch, kEpochMax));
   return true;
 }
 

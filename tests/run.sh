@@ -9,6 +9,7 @@ deploy/packages.sh
 export STRATA_MODELS_DIR=${STRATA_MODELS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/strata/models}
 (deploy/fetch_model.sh smollm2 && deploy/fetch_model.sh gemma3-270m) >/dev/null &
 fetch=$!
+trap 'kill "$fetch" 2>/dev/null || true' EXIT
 
 mkdir -p build
 cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log >&2; exit 1; }

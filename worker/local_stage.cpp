@@ -84,17 +84,19 @@ void LocalStage::Impl::run(QueuedStep step) {
     if (outcome.forward) counters.last_step_id = outcome.forward->plan.step_id;
     if (outcome.result) counters.last_step_id = outcome.result->step_id;
   }
+  // A failure is told before the dead step goes on: the tail's answer to that must not overtake it.
+  if (outcome.result) {
+    for (size_t i = 0; i < wiring.sinks.size(); ++i) {
+      const bool last = i + 1 == wiring.sinks.size();
+      wiring.sinks[i]->deliver(last ? std::move(*outcome.result) : *outcome.result);
+    }
+  }
   if (outcome.forward) {
     if (deadline) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*deadline - end);
       outcome.forward->plan.budget_ms = static_cast<uint32_t>(std::max<int64_t>(1, left.count()));
     }
     wiring.next->submit(std::move(*outcome.forward));
-  }
-  if (!outcome.result) return;
-  for (size_t i = 0; i < wiring.sinks.size(); ++i) {
-    const bool last = i + 1 == wiring.sinks.size();
-    wiring.sinks[i]->deliver(last ? std::move(*outcome.result) : *outcome.result);
   }
 }
 

@@ -188,7 +188,9 @@ Status StageHost::load(const remote::LoadStage& order, const std::stop_token& st
   if (!session) return cancelled("the coordinator is gone");
   end_stage(order.epoch);
   if (loaded_) loaded_->model.reset();
-  const bool same = loaded_ && loaded_->order.model.digest == order.model.digest &&
+  // Weights are missing after a load that failed or was cancelled.
+  const bool same = loaded_ && loaded_->weights &&
+                    loaded_->order.model.digest == order.model.digest &&
                     loaded_->order.range == order.range;
   std::unique_ptr<TensorSource> source;
   if (!same) {
@@ -214,7 +216,12 @@ Status StageHost::load(const remote::LoadStage& order, const std::stop_token& st
         "give it more with --memory, or add a worker");
   }
   const uint64_t received_before = options_.store->received_bytes();
-  if (!same) TRY(load_weights(*loaded_, source.get(), stop));
+  if (!same) {
+    if (Status status = load_weights(*loaded_, source.get(), stop); !status.ok()) {
+      loaded_.reset();
+      return status;
+    }
+  }
   loaded_->model = TRY(StageModel::create(loaded_->file, loaded_->weights, loaded_->options));
   memory.weights_bytes = loaded_->weights->size_bytes();
   memory.cache_bytes = loaded_->model->kv_cache().size_bytes();

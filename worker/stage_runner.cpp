@@ -238,7 +238,8 @@ StepOutcome StageRunner::run(StepFrame frame, std::optional<TimePoint> deadline)
   }
   last_step_ = frame.plan.step_id;
   if (const Status status = check_content(frame); !status.ok()) {
-    return fail(std::move(frame), status, false);
+    const bool applied = apply_records(frame.plan);
+    return fail(std::move(frame), status, applied);
   }
   slots_.apply(frame.plan);
   for (const BlockCopy& copy : frame.plan.block_copies) {
@@ -266,7 +267,21 @@ StepOutcome StageRunner::refuse(StepFrame frame, const Status& reason) {
     return {.forward = {}, .result = failed_result(frame.plan, status)};
   }
   last_step_ = frame.plan.step_id;
-  return fail(std::move(frame), reason, false);
+  const bool applied = apply_records(frame.plan);
+  return fail(std::move(frame), reason, applied);
+}
+
+// The records of a step whose rows will not run. Closes hold even where others are wrong: the
+// coordinator counts their slots as free from here on.
+bool StageRunner::apply_records(const StepPlan& plan) {
+  if (slots_.check(plan, is_head()).ok()) {
+    slots_.apply(plan);
+    return true;
+  }
+  for (const uint32_t slot : plan.closes) {
+    if (slot < options_.slots_max) slots_[slot] = Slot();
+  }
+  return false;
 }
 
 StepResult StageRunner::failed_result(const StepPlan& plan, const Status& reason) const {
@@ -277,7 +292,7 @@ StepResult StageRunner::failed_result(const StepPlan& plan, const Status& reason
 }
 
 // Later stages get the step all the same, so that ids stay without gaps: its records if they were
-// applied here, and no live row.
+// applied here, else its closes, and no live row.
 StepOutcome StageRunner::fail(StepFrame frame, const Status& reason, bool records_applied) {
   StepOutcome outcome;
   outcome.result = failed_result(frame.plan, reason);
@@ -292,6 +307,9 @@ StepOutcome StageRunner::fail(StepFrame frame, const Status& reason, bool record
   } else {
     outcome.forward->plan.epoch = frame.plan.epoch;
     outcome.forward->plan.step_id = frame.plan.step_id;
+    for (const uint32_t slot : frame.plan.closes) {
+      if (slot < options_.slots_max) outcome.forward->plan.closes.push_back(slot);
+    }
   }
   return outcome;
 }

@@ -84,6 +84,7 @@ class StageRunner {
   StepResult sample(const StepPlan& plan, std::span<const float> logits);
   TokenRecord sample_row(const StepRow& row, const LiveRow& live, std::span<const float> logits);
   StepResult failed_result(const StepPlan& plan, const Status& reason) const;
+  bool apply_records(const StepPlan& plan);
   StepOutcome fail(StepFrame frame, const Status& reason, bool records_applied);
 
   std::unique_ptr<StageModel> model_;

@@ -264,6 +264,14 @@ class WorkerImpl final : public Worker {
   const std::string identity_;
   const SystemClock clock_;
   std::stop_source stop_;
+
+  // Before the host: its threads report through them until it is gone.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::shared_ptr<CoordinatorLink> link_ STRATA_GUARDED_BY(mutex_);
+  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  std::string reason_ STRATA_GUARDED_BY(mutex_);
+
   DeviceRegistry registry_;
   std::vector<remote::DeviceReport> devices_;
   WeightStore store_;
@@ -276,12 +284,6 @@ class WorkerImpl final : public Worker {
   std::optional<TimePoint> name_taken_since_;
   std::optional<Status> told_;
   TimePoint told_at_;
-
-  mutable Mutex mutex_;
-  CondVar changed_;
-  std::shared_ptr<CoordinatorLink> link_ STRATA_GUARDED_BY(mutex_);
-  bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
-  std::string reason_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace
