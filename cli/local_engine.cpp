@@ -108,6 +108,7 @@ Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal, 
   std::stop_source stop;
   stage.load.stop = stop.get_token();
   signals.on_signal([stop](int) mutable { stop.request_stop(); });
+  if (signals.count() > 0) stop.request_stop();  // it came before the handler
   auto loaded = worker::LocalPipeline::create(file_, pipeline, engine_);
   signals.on_signal({});
   if (stop.stop_requested()) return cancelled("interrupted while loading");

@@ -1,6 +1,9 @@
 // `strata`: the one binary. Parses the command line and runs one subcommand.
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <exception>
+
 #include "cli/bench.h"
 #include "cli/chat.h"
 #include "cli/command.h"
@@ -51,8 +54,19 @@ int run(int argc, char** argv) {
     report_error(status, context.json);
     return exit_usage;
   }
-  const Status status = context.run ? context.run() : ok_status();
-  return status.ok() ? exit_ok : report_error(status, context.json);
+  try {
+    const Status status = context.run ? context.run() : ok_status();
+    if (!status.ok()) return report_error(status, context.json);
+  } catch (const std::exception& error) {
+    // fmt and iostreams end here when standard output cannot be written.
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return exit_error;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fputs("error: the output could not be written in full\n", stderr);
+    return exit_error;
+  }
+  return exit_ok;
 }
 
 }  // namespace

@@ -43,8 +43,10 @@ remote::ChatPrompt chat_prompt(const RunOptions& options) {
 }
 
 Status ask(Session& session, const remote::GenerateRequest& request, bool stream,
-           Terminal& terminal, Answer& answer) {
+           const Signals& signals, Terminal& terminal, Answer& answer) {
   return session.generate(request, [&](const remote::GenerateEvent& event) {
+    // A signal that came before there was an answer to cancel.
+    if (signals.count() > 0) session.cancel();
     if (const auto* started = std::get_if<remote::GenerateStarted>(&event)) {
       answer.started = *started;
     } else if (const auto* token = std::get_if<remote::GenerateToken>(&event)) {
@@ -86,6 +88,10 @@ Status run_answer(const RunOptions& options) {
   Terminal terminal;
   const std::unique_ptr<Session> session = TRY(Session::open(options.session, terminal, signals));
   signals.on_signal([&session](int) { session->cancel(); });
+  if (signals.count() > 0) {
+    signals.on_signal({});
+    return cancelled("interrupted");
+  }
   remote::GenerateRequest request = options.request;
   if (options.raw) {
     request.prompt = options.prompt;
@@ -93,12 +99,12 @@ Status run_answer(const RunOptions& options) {
     request.prompt = chat_prompt(options);
   }
   Answer answer;
-  Status status = ask(*session, request, !options.json, terminal, answer);
+  Status status = ask(*session, request, !options.json, signals, terminal, answer);
   if (status.code() == StatusCode::unimplemented && !options.raw && options.system.empty() &&
       answer.tokens.empty()) {
     // A model without a chat format takes the prompt as it is.
     request.prompt = options.prompt;
-    status = ask(*session, request, !options.json, terminal, answer);
+    status = ask(*session, request, !options.json, signals, terminal, answer);
   }
   signals.on_signal({});
   if (!options.json && !answer.text.empty() && answer.text.back() != '\n') terminal.answer("\n");

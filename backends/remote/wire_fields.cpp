@@ -23,6 +23,10 @@ Status from_grpc(const grpc::Status& status) {
   if (status.ok()) return ok_status();
   const auto code = static_cast<int32_t>(status.error_code());
   const bool known = code > 0 && code <= kStatusCodeMax;
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty()) {
+    return unimplemented("the peer does not know this call",
+                         "is the address a Strata coordinator's, and not a worker's?");
+  }
   return {known ? static_cast<StatusCode>(code) : StatusCode::unknown,
           peer_text(status.error_message()), peer_text(status.error_details())};
 }
