@@ -82,10 +82,20 @@ void ClusterHarness::start_coordinator() {
 
 cli::ChildProcess& ClusterHarness::start_worker(const std::string& name,
                                                 const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {"worker",  "--join",   address_,
-                                  "--name",  name,       "--threads",
-                                  "1",       "--models", std::string(STRATA_TEST_DATA) + "/models",
-                                  "--speed", "10,200,50"};
+  std::vector<std::string> all = {"worker",
+                                  "--join",
+                                  address_,
+                                  "--name",
+                                  name,
+                                  "--threads",
+                                  "1",
+                                  "--speed",
+                                  "10,200,50",
+                                  "--cache",
+                                  folder_.path() + "/cache-" + name};
+  if (!options_.without_files) {
+    all.insert(all.end(), {"--models", std::string(STRATA_TEST_DATA) + "/models"});
+  }
   all.insert(all.end(), arguments.begin(), arguments.end());
   auto started = cli::ChildProcess::start(strata_binary(), all, {"STRATA_TOKEN=" + token_});
   EXPECT_TRUE(started.ok()) << started.status().to_string();

@@ -15,6 +15,7 @@ namespace strata::test {
 struct HarnessOptions {
   std::string model = "llama.gguf";  // in tests/data/models
   uint32_t workers = 2;
+  bool without_files = false;  // workers get their tensors from the coordinator
   std::vector<std::string> coordinator_arguments = {};
 };
 

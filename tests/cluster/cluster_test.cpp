@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -75,6 +76,78 @@ TEST(Cluster, ManyClientsGetTheirOwnAnswers) {
     EXPECT_TRUE(together[i].status.ok()) << together[i].status.to_string();
     EXPECT_EQ(together[i].tokens, alone[i % 6]);
   }
+}
+
+TEST(Cluster, EightStagesServeManyShortRequests) {
+  ClusterHarness cluster({.model = "gemma3.gguf", .workers = 8});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  for (const remote::NodeStatus& node : cluster.status().nodes) {
+    EXPECT_EQ(node.state, "ready") << node.name;
+  }
+  std::vector<std::vector<int32_t>> alone;
+  for (int i = 0; i < 4; ++i) {
+    alone.push_back(cluster.run(fmt::format("Question {}", i), 6).tokens);
+    ASSERT_EQ(alone.back().size(), 6U);
+  }
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (size_t t = 0; t < 5; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < 40; ++i) {
+        const size_t which = (t + i) % alone.size();
+        if (cluster.run(fmt::format("Question {}", which), 6).tokens != alone[which]) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0) << cluster.logs();
+}
+
+TEST(Cluster, WorkersWithoutTheFileGetTheirTensorsOnce) {
+  const std::vector<int32_t> expected = expected_tokens("llama.gguf", kPrompt);
+  ClusterHarness cluster({.workers = 2, .without_files = true});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  EXPECT_EQ(cluster.run(kPrompt, kTokens).tokens, expected);
+  for (const remote::NodeStatus& node : cluster.status().nodes) {
+    EXPECT_GT(node.memory.received_bytes, 0U) << node.name;
+  }
+  // A restarted worker has them in its cache.
+  cluster.worker(0).stop(seconds(5));
+  cluster.start_worker("worker-1");
+  ASSERT_TRUE(cluster.wait_state("ready")) << cluster.logs();
+  EXPECT_EQ(cluster.run(kPrompt, kTokens).tokens, expected) << cluster.logs();
+  for (const remote::NodeStatus& node : cluster.status().nodes) {
+    if (node.name == "worker-1") {
+      EXPECT_EQ(node.memory.received_bytes, 0U);
+    }
+  }
+}
+
+TEST(Cluster, KilledWorkerEndsAllItsAnswersAndNothingElse) {
+  ClusterHarness cluster({.workers = 3});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  std::vector<std::thread> threads;
+  std::vector<RunResult> results(8);
+  std::atomic<size_t> begun = 0;
+  std::atomic<bool> killed = false;
+  for (RunResult& result : results) {
+    threads.emplace_back([&] {
+      bool first = true;
+      result = cluster.run(kPrompt, 400, [&](size_t) {
+        if (first) ++begun;
+        first = false;
+        if (begun == results.size() && !killed.exchange(true)) cluster.worker(2).signal(SIGKILL);
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const RunResult& result : results) {
+    EXPECT_EQ(result.status.code(), StatusCode::unavailable) << result.status.to_string();
+    EXPECT_THAT(result.status.message(), HasSubstr("worker-3"));
+  }
+  EXPECT_TRUE(cluster.coordinator().is_running());
+  ASSERT_TRUE(cluster.wait_state("ready")) << cluster.logs();
+  EXPECT_EQ(cluster.run(kPrompt, 8).tokens.size(), 8U);
 }
 
 TEST(Cluster, KilledWorkerIsNamedAtOnceAndItsReturnServesAgain) {
