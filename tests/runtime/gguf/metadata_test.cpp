@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <limits>
 
 #include "runtime/gguf/gguf_reader.h"
@@ -173,12 +173,12 @@ TEST(Metadata, ALargeVocabularyIsReadInNoTime) {
   writer.set_floats("tokenizer.ggml.scores", std::vector<float>(kTokens, -1.0F));
   writer.set_ints("tokenizer.ggml.token_type", std::vector<int32_t>(kTokens, 1));
   const std::string bytes = writer.build();
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time: others may use the machine
   const Result<GgufHeader> header = parse_header(std::as_bytes(std::span(bytes)), "big.gguf");
-  const auto elapsed = std::chrono::steady_clock::now() - start;
+  const double elapsed_s = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   ASSERT_TRUE(header.ok());
-  // Measured: 10 ms. The bound is for a loaded machine.
-  EXPECT_LT(elapsed, std::chrono::milliseconds(test::under_sanitizer() ? 3000 : 500));
+  // Measured: 10 ms. The bound is for slower machines.
+  EXPECT_LT(elapsed_s, test::under_sanitizer() ? 3.0 : 0.5);
   EXPECT_EQ(header->metadata.get_strings("tokenizer.ggml.tokens").value()[kTokens - 1],
             "token262143");
 }
