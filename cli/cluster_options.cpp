@@ -1,5 +1,7 @@
 #include "cli/cluster_options.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "backends/remote/token.h"
@@ -27,6 +29,14 @@ Result<std::string> read_token(const TokenOptions& options, bool create) {
        .default_folder = remote::default_token_folder(
            environment("XDG_RUNTIME_DIR"), environment("XDG_CACHE_HOME"), environment("HOME"))},
       create);
+}
+
+std::string user_cache_folder() {
+  const std::string cache = environment("XDG_CACHE_HOME");
+  if (!cache.empty()) return cache + "/strata";
+  const std::string home = environment("HOME");
+  if (!home.empty()) return home + "/.cache/strata";
+  return "/var/tmp/strata-" + std::to_string(::getuid());
 }
 
 void add_cluster_address_options(CLI::App& command, ClusterAddressOptions& options) {

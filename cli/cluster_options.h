@@ -20,6 +20,10 @@ void add_token_options(CLI::App& command, TokenOptions& options);
 // `create`: makes the default token if there is none (the coordinator).
 Result<std::string> read_token(const TokenOptions& options, bool create);
 
+// Where tensors and digests are kept between runs: $XDG_CACHE_HOME/strata, ~/.cache/strata, or a
+// folder below /var/tmp without a home.
+std::string user_cache_folder();
+
 struct ClusterAddressOptions {
   std::string coordinator;
   TokenOptions token;

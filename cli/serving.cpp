@@ -6,9 +6,11 @@
 #include <stop_token>
 #include <thread>
 
+#include "cli/cluster_options.h"
 #include "cli/local_engine.h"
 #include "runtime/base/human.h"
 #include "runtime/gguf/digest.h"
+#include "runtime/gguf/digest_file_cache.h"
 
 namespace strata::cli {
 namespace {
@@ -26,6 +28,8 @@ Result<ModelDigest> digest_of(const GgufFile& file, bool is_quiet, Terminal& ter
                       static_cast<double>(done) / static_cast<double>(std::max<uint64_t>(total, 1)),
                       human_bytes(total));
   };
+  DigestFileCache cache(user_cache_folder() + "/digests");
+  options.cache = &cache;
   Result<ModelDigest> digest = compute_digest(file, options);
   signals.on_signal({});
   return digest;

@@ -51,14 +51,6 @@ std::string default_name() {
   return fmt::format("{}-{}", name.empty() ? "worker" : name, ::getpid());
 }
 
-std::string default_cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && *cache != '\0') return std::string(cache) + "/strata";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home != '\0') return std::string(home) + "/.cache/strata";
-  return fmt::format("/var/tmp/strata-{}", ::getuid());
-}
-
 Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) {
   worker::WorkerOptions options;
   options.coordinator =
@@ -81,7 +73,7 @@ Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) 
     }
     options.model_folders.push_back(folder);
   }
-  options.cache_folder = given.cache.empty() ? default_cache_folder() : given.cache;
+  options.cache_folder = given.cache.empty() ? user_cache_folder() : given.cache;
   if (!given.speed.empty()) options.speed = TRY(worker::parse_speed(given.speed));
   options.isa = given.isa;
   options.insecure_network = given.insecure_network;
