@@ -13,6 +13,7 @@
 #include "cli/plan.h"
 #include "cli/ps.h"
 #include "cli/run.h"
+#include "cli/template.h"
 #include "cli/tokenize.h"
 #include "cli/worker.h"
 #include "runtime/base/log.h"
@@ -31,6 +32,7 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   add_eval_command(app, context);
   add_inspect_command(app, context);
   add_tokenize_command(app, context);
+  add_template_command(app, context);
   add_worker_command(app, context);
 }
 

@@ -102,7 +102,7 @@ Status run_answer(const RunOptions& options) {
   Status status = ask(*session, request, !options.json, signals, terminal, answer);
   if (status.code() == StatusCode::unimplemented && !options.raw && options.system.empty() &&
       answer.tokens.empty()) {
-    // A model without a chat format takes the prompt as it is.
+    // A model without a chat template takes the prompt as it is.
     request.prompt = options.prompt;
     status = ask(*session, request, !options.json, signals, terminal, answer);
   }
@@ -126,7 +126,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   command.add_option("-p,--prompt", options->prompt, "The prompt")->required();
   command.add_option("--system", options->system, "A system message before the prompt");
   command.add_flag("--raw", options->raw,
-                   "Send the prompt as it is, without the model's chat format");
+                   "Send the prompt as it is, without the model's chat template");
   add_session_options(command, options->session);
   add_sampling_options(command, options->request);
   add_json_option(command, context);

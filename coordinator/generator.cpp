@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "coordinator/engine/text_session.h"
+#include "runtime/base/log.h"
 
 namespace strata::coordinator {
 namespace {
@@ -111,11 +112,13 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufF
   generator->tokenizer_ = TRY(make_tokenizer(metadata));
   generator->defaults_ = TRY(recommended_sampling(metadata));
   TRY(validate(generator->defaults_, generator->tokenizer_->vocab().size()));
-  auto format = make_chat_format(metadata, generator->tokenizer_->vocab());
-  if (format.ok()) {
-    generator->chat_format_ = std::move(format).value();
+  auto chat = ChatTemplate::of_model(metadata, generator->tokenizer_->vocab());
+  if (chat.ok()) {
+    generator->chat_template_ = std::move(chat).value();
+    const std::string& warning = generator->chat_template_->warning();
+    if (!warning.empty()) log::warn("{}", warning);
   } else {
-    generator->no_chat_format_ = format.status();
+    generator->no_chat_template_ = chat.status();
   }
   return generator;
 }
@@ -125,15 +128,17 @@ Result<std::vector<int32_t>> Generator::prompt_ids(const remote::GenerateRequest
   if (const auto* text = std::get_if<std::string>(&request.prompt)) {
     return tokenizer_->encode(*text, {.add_special = true, .single_bos = true});
   }
-  if (chat_format_ == nullptr) {
-    return no_chat_format_.with_hint("send the prompt as plain text instead (--raw)");
+  if (chat_template_ == nullptr) {
+    return no_chat_template_.with_hint("send the prompt as plain text instead (--raw)");
   }
   std::vector<ChatMessage> messages;
   for (const remote::ChatMessage& message : std::get<remote::ChatPrompt>(request.prompt)) {
     messages.push_back({.role = message.role, .content = message.content});
   }
-  const std::vector<ChatPiece> pieces = TRY(chat_format_->render(messages, true));
-  return encode_chat(*tokenizer_, pieces);
+  // An empty list is refused by the template, with the same sentence for all callers.
+  const ChatInput input = {.messages = messages_json(messages), .now = local_now()};
+  const jinja::MarkedText text = TRY(chat_template_->render(input));
+  return encode_chat(*tokenizer_, text);
 }
 
 Result<Request> Generator::translate(const remote::GenerateRequest& request) const {
@@ -141,11 +146,7 @@ Result<Request> Generator::translate(const remote::GenerateRequest& request) con
     return invalid_argument(fmt::format("{} stop strings, at most {} are allowed",
                                         request.stop.size(), kStopStringsMax));
   }
-  for (size_t i = 0; i < request.stop.size(); ++i) {
-    if (request.stop[i].empty()) {
-      return invalid_argument(fmt::format("stop string {} is empty", i));
-    }
-  }
+  TRY(StopMatcher::create(request.stop));
   Request result;
   result.prompt = TRY(prompt_ids(request));
   result.sampling = defaults_;

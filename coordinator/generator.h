@@ -1,8 +1,8 @@
 // Generator: from a client's request (text, chat or ids) to the events of its answer.
 //
 // The one way into the engine for all who speak text: `strata run` in one process, the gRPC service
-// and, later, HTTP. Applies the model's chat format, tokenizes, fills in defaults, and turns tokens
-// back into text up to the first stop string.
+// and, later, HTTP. Applies the model's chat template, tokenizes, fills in defaults, and turns
+// tokens back into text up to the first stop string.
 //
 // Threads: any. The engine loop must outlive it; events of requests may still come until the loop
 // has ended.
@@ -16,7 +16,7 @@
 #include "backends/remote/client_records.h"
 #include "coordinator/engine/engine_loop.h"
 #include "runtime/gguf/gguf_file.h"
-#include "runtime/text/chat_format.h"
+#include "runtime/text/chat_template.h"
 #include "runtime/text/tokenizer.h"
 
 namespace strata::coordinator {
@@ -28,7 +28,7 @@ using AnswerListener = std::function<void(AnswerEvent)>;
 
 class Generator {
  public:
-  // Errors: those of make_tokenizer(). A model without a known chat format is fine until somebody
+  // Errors: those of make_tokenizer(). A model without a chat template is fine until somebody
   // wants to chat.
   static Result<std::unique_ptr<Generator>> create(std::shared_ptr<const GgufFile> file,
                                                    EngineLoop& engine);
@@ -38,14 +38,14 @@ class Generator {
   // not block. The id is for cancel(); 0 if the request was refused.
   // Errors, to the listener: INVALID_ARGUMENT for an empty prompt, a wrong role, sampling numbers
   // out of range, more than 16 stop strings or an empty one; UNIMPLEMENTED for chat with a model
-  // that has no known format; those of Engine::submit.
+  // that has no template; those of Engine::submit.
   RequestId start(const remote::GenerateRequest& request, AnswerListener listener);
   // The listener gets CANCELLED, unless the answer ended before.
   void cancel(RequestId id);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Null with `why` if the model has no known chat format.
-  const ChatFormat* chat_format() const { return chat_format_.get(); }
+  // Null if the model has none.
+  const ChatTemplate* chat_template() const { return chat_template_.get(); }
   const std::string& model_name() const { return model_name_; }
 
  private:
@@ -59,8 +59,8 @@ class Generator {
   EngineLoop& engine_;
   std::string model_name_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<ChatFormat> chat_format_;
-  Status no_chat_format_;
+  std::unique_ptr<ChatTemplate> chat_template_;
+  Status no_chat_template_;
   SamplingParams defaults_;
 };
 

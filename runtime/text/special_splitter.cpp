@@ -8,6 +8,13 @@ namespace {
 // The C locale's isspace, which the reference strips by.
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+bool overlaps(std::span<const UntrustedRange> ranges, size_t begin, size_t end) {
+  const auto range =
+      std::upper_bound(ranges.begin(), ranges.end(), begin,
+                       [](size_t at, const UntrustedRange& r) { return at < r.end; });
+  return range != ranges.end() && range->begin < end;
+}
+
 }  // namespace
 
 SpecialSplitter::SpecialSplitter(const Vocab& vocab) : vocab_(vocab) {
@@ -44,7 +51,8 @@ std::vector<size_t> SpecialSplitter::lengths_in(std::string_view text, bool pars
   return lengths;
 }
 
-std::vector<TextFragment> SpecialSplitter::split(std::string_view text, bool parse_special) const {
+std::vector<TextFragment> SpecialSplitter::split(std::string_view text, bool parse_special,
+                                                 std::span<const UntrustedRange> untrusted) const {
   std::vector<TextFragment> fragments;
   if (text.empty()) return fragments;
   fragments.push_back({0, text.size(), -1});
@@ -58,7 +66,8 @@ std::vector<TextFragment> SpecialSplitter::split(std::string_view text, bool par
       }
       size_t begin = fragment.begin;
       for (size_t at = begin; at + length <= fragment.end;) {
-        const int32_t token = token_of_length(text.substr(at), length, parse_special);
+        const bool trusted = parse_special && !overlaps(untrusted, at, at + length);
+        const int32_t token = token_of_length(text.substr(at), length, trusted);
         if (token < 0) {
           ++at;
           continue;

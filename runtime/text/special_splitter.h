@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,12 @@
 #include "runtime/text/vocab.h"
 
 namespace strata {
+
+// Bytes [begin, end) of a text that nobody vouches for: no control token is read from them.
+struct UntrustedRange {
+  size_t begin;
+  size_t end;
+};
 
 // Bytes [begin, end) of a text: plain text if token is -1, else that token.
 struct TextFragment {
@@ -28,7 +35,10 @@ class SpecialSplitter {
 
   // In the order of the text; plain fragments are not empty. White space that a token strips is in
   // no fragment.
-  std::vector<TextFragment> split(std::string_view text, bool parse_special) const;
+  // `untrusted`: ascending and apart; control tokens are looked for outside of them only, also
+  // where parse_special is set.
+  std::vector<TextFragment> split(std::string_view text, bool parse_special,
+                                  std::span<const UntrustedRange> untrusted = {}) const;
 
  private:
   // The token of exactly `length` bytes that text begins with, -1 if there is none.

@@ -5,7 +5,7 @@
 // equal llama.cpp's for the same file. Any bytes are accepted: what is no UTF-8 becomes byte tokens
 // (SentencePiece) or U+FFFD (the others).
 //
-// Not here: chat frames (chat_format.h), text that arrives token by token (stream_decoder.h).
+// Not here: chat frames (chat_template.h), text that arrives token by token (stream_decoder.h).
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@ struct EncodeOptions {
   bool add_special = false;
   // With add_special: no second BOS before a text that begins with it.
   bool single_bos = false;
+  // With parse_special: the parts of the text that may not give control tokens.
+  std::span<const UntrustedRange> untrusted = {};
 };
 
 struct DecodeOptions {

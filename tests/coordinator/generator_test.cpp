@@ -137,7 +137,7 @@ TEST_F(GeneratorTest, TextGetsOneBosAndChatTheModelsFrame) {
   EXPECT_EQ(text.started->prompt_tokens, ids.size());
   request.prompt = remote::ChatPrompt{{"user", "Hello"}};
   const Outcome chat = answer(request);
-  if (generator_->chat_format() == nullptr) {
+  if (generator_->chat_template() == nullptr) {
     EXPECT_EQ(chat.status.code(), StatusCode::unimplemented);
     EXPECT_THAT(chat.status.hint(), HasSubstr("--raw"));
   } else {

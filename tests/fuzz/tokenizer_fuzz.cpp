@@ -13,7 +13,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/utf8.h"
 #include "runtime/gguf/gguf_file.h"
-#include "runtime/text/chat_format.h"
+#include "runtime/text/chat_template.h"
 #include "runtime/text/stream_decoder.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/text/unicode.h"
@@ -63,10 +63,10 @@ void use_file(std::span<const uint8_t> bytes) {
     return;
   }
   use_text(*tokenizer.value(), kSample, false);
-  const auto format = make_chat_format(metadata, tokenizer.value()->vocab());
-  if (!format.ok()) return;
-  const std::vector<ChatMessage> messages = {{"user", std::string(kSample)}};
-  (void)encode_chat(*tokenizer.value(), format.value()->render(messages, true).value());
+  const auto chat = ChatTemplate::of_model(metadata, tokenizer.value()->vocab());
+  if (!chat.ok()) return;
+  const auto text = chat.value()->render({.messages = messages_json({{"user", "a <s>b</s>"}})});
+  if (text.ok()) (void)encode_chat(*tokenizer.value(), text.value());
 }
 
 // Made once: the target is called many times.

@@ -1,0 +1,174 @@
+#include "cli/template.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "runtime/base/utf8.h"
+#include "runtime/gguf/gguf_file.h"
+#include "runtime/text/chat_template.h"
+
+namespace strata::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TemplateOptions {
+  std::string model;
+  std::string template_file;
+  std::string messages_file;
+  std::string tools_file;
+  std::string variables = "{}";
+  std::string now;
+  bool no_generation_prompt = false;
+  bool fit = false;
+};
+
+// A file's bytes; "-" is standard input.
+Result<std::string> read_file(const std::string& path) {
+  if (path == "-") {
+    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found(fmt::format("cannot open {}", printable(path)));
+  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+}
+
+// "2025-01-15T12:30:00", "2025-01-15 12:30" or "2025-01-15", as local time.
+Result<std::tm> parse_time(const std::string& text) {
+  for (const char* format :
+       {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {
+    std::tm time{};
+    std::istringstream stream(text);
+    stream >> std::get_time(&time, format);
+    if (stream.fail() || stream.peek() != std::istringstream::traits_type::eof()) continue;
+    time.tm_isdst = -1;
+    std::mktime(&time);  // fills in the day of the week and of the year
+    return time;
+  }
+  return invalid_argument(fmt::format("--now '{}' is no time", printable(text)),
+                          "write it as 2025-01-15T12:30:00");
+}
+
+// A file with the messages alone, or an object with messages, tools and the like, as OpenAI's API
+// takes it.
+Status take_request(const std::string& text, ChatInput& input) {
+  const Json request = Json::parse(text, nullptr, false);
+  if (!request.is_object() || !request.contains("messages")) {
+    input.messages = text;
+    return ok_status();
+  }
+  input.messages = request["messages"].dump();
+  if (request.contains("tools")) input.tools = request["tools"].dump();
+  if (request.contains("chat_template_kwargs")) {
+    input.variables = request["chat_template_kwargs"].dump();
+  }
+  return ok_status();
+}
+
+struct Opened {
+  std::unique_ptr<Tokenizer> tokenizer;  // null without a model
+  std::unique_ptr<ChatTemplate> chat;
+};
+
+Result<Opened> open(const TemplateOptions& options) {
+  if (options.model.empty() && options.template_file.empty()) {
+    return invalid_argument("neither a model nor a template is given",
+                            "pass -m MODEL, or --template FILE");
+  }
+  Opened opened;
+  std::string bos;
+  std::string eos;
+  std::shared_ptr<GgufFile> file;
+  if (!options.model.empty()) {
+    file = TRY(GgufFile::open(options.model));
+    opened.tokenizer = TRY(make_tokenizer(file->metadata()));
+    const Vocab& vocab = opened.tokenizer->vocab();
+    if (vocab.contains(vocab.special().bos)) bos = vocab.text(vocab.special().bos);
+    if (vocab.contains(vocab.special().eos)) eos = vocab.text(vocab.special().eos);
+  }
+  if (options.template_file.empty()) {
+    opened.chat = TRY(ChatTemplate::of_model(file->metadata(), opened.tokenizer->vocab()));
+  } else {
+    const std::string source = TRY(read_file(options.template_file));
+    opened.chat = TRY(ChatTemplate::of_source(source, bos, eos));
+  }
+  return opened;
+}
+
+std::string to_json(const Opened& opened, const jinja::MarkedText& text) {
+  Json object = {{"text", text.bytes}, {"template", opened.chat->name()}};
+  if (!opened.chat->warning().empty()) object["warning"] = opened.chat->warning();
+  Json spans = Json::array();
+  for (const jinja::ByteRange& range : text.foreign) {
+    spans.push_back({{"begin", range.begin}, {"end", range.end}});
+  }
+  object["from_input"] = spans;
+  if (opened.tokenizer != nullptr) object["tokens"] = encode_chat(*opened.tokenizer, text);
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Status run_template(const TemplateOptions& options, bool as_json) {
+  ChatInput input;
+  input.add_generation_prompt = !options.no_generation_prompt;
+  input.variables = options.variables;
+  input.now = options.now.empty() ? local_now() : TRY(parse_time(options.now));
+  const std::string messages = TRY(read_file(options.messages_file));
+  TRY(take_request(messages, input));
+  if (options.variables != "{}") input.variables = options.variables;
+  if (!options.tools_file.empty()) input.tools = TRY(read_file(options.tools_file));
+  const Opened opened = TRY(open(options));
+  const jinja::MarkedText text =
+      TRY(options.fit ? opened.chat->render(input) : opened.chat->render_as_given(input));
+  if (as_json) {
+    fmt::print("{}\n", to_json(opened, text));
+    return ok_status();
+  }
+  if (!opened.chat->warning().empty()) {
+    fmt::print(stderr, "warning: {}\n", opened.chat->warning());
+  }
+  fmt::print("{}", text.bytes);
+  return ok_status();
+}
+
+}  // namespace
+
+void add_template_command(CLI::App& app, CommandContext& context) {
+  const auto options = std::make_shared<TemplateOptions>();
+  CLI::App* command =
+      app.add_subcommand("template", "Show the text that a conversation becomes for a model");
+  command->add_option("-m,--model", options->model, "A GGUF file; one without tensors will do");
+  command->add_option("--template", options->template_file,
+                      "A Jinja file in place of the model's template; - is standard input");
+  command
+      ->add_option("--messages", options->messages_file,
+                   "A JSON file: a list of messages, or a request with one; - is standard input")
+      ->required();
+  command->add_option("--tools", options->tools_file, "A JSON file: the list of tools");
+  command->add_option("--vars", options->variables,
+                      "More variables of the template as a JSON object, such as "
+                      "'{\"enable_thinking\": false}'");
+  command->add_option("--now", options->now,
+                      "The time that the template sees, such as 2025-01-15T12:30:00");
+  command->add_flag("--no-generation-prompt", options->no_generation_prompt,
+                    "End with the last message instead of the assistant's next turn");
+  command->add_flag("--fit", options->fit,
+                    "First put the messages into the form that the template takes, as run and "
+                    "chat do; else they are given to it as they are");
+  add_json_option(*command, context);
+  add_example(*command,
+              "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | strata template -m model.gguf "
+              "--messages -");
+  command->callback([options, &context] {
+    context.run = [options, &context] { return run_template(*options, context.json); };
+  });
+}
+
+}  // namespace strata::cli
