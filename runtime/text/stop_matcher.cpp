@@ -21,7 +21,8 @@ Result<StopMatcher> StopMatcher::create(std::span<const std::string> stops) {
       int32_t next = matcher.child(node, byte);
       if (next < 0) {
         next = static_cast<int32_t>(matcher.nodes_.size());
-        matcher.nodes_.push_back({.depth = matcher.nodes_[node].depth + 1});
+        const int32_t depth = matcher.nodes_[node].depth + 1;
+        matcher.nodes_.emplace_back().depth = depth;
         matcher.nodes_[node].next.emplace_back(byte, next);
       }
       node = next;
