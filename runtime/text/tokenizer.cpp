@@ -11,7 +11,8 @@ namespace strata {
 Tokenizer::Tokenizer(Vocab vocab) : vocab_(std::move(vocab)), splitter_(vocab_) {}
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
-  const std::vector<TextFragment> fragments = splitter_.split(text, options.parse_special, options.untrusted);
+  const std::vector<TextFragment> fragments =
+      splitter_.split(text, options.parse_special, options.untrusted);
   const SpecialIds& special = vocab_.special();
   std::vector<int32_t> ids;
   const bool has_bos = !fragments.empty() && fragments[0].token == special.bos;
