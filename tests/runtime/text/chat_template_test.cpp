@@ -66,7 +66,10 @@ TEST(ChatTemplate, AModelWithoutOneGetsItsFamilys) {
   EXPECT_THAT(chat.chat->warning(), HasSubstr("has no chat template"));
   EXPECT_EQ(text_of(*chat.chat, messages_json({{"system", "s"}, {"user", "u"}})),
             "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nu<|im_end|>\n");
-  test::GgufWriter none = test::spm_vocabulary();
+  test::GgufWriter none;
+  none.set_string("tokenizer.ggml.model", "llama");
+  none.set_strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", "a"});
+  none.set_ints("tokenizer.ggml.token_type", {2, 3, 3, 1});
   const auto tokenizer = make_tokenizer(metadata_of(none)).value();
   EXPECT_EQ(ChatTemplate::of_model(metadata_of(none), tokenizer->vocab()).status().code(),
             StatusCode::unimplemented);
