@@ -7,6 +7,7 @@
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
 #include "runtime/model/hparams.h"
+#include "runtime/model/stage_options.h"
 
 namespace strata::worker {
 namespace {
@@ -21,14 +22,6 @@ uint64_t epoch_of(const remote::Command& command) {
   if (const auto* start = std::get_if<remote::StartEpoch>(&command)) return start->epoch;
   if (const auto* unload = std::get_if<remote::Unload>(&command)) return unload->epoch;
   return 0;
-}
-
-Result<DType> kv_type_of(const std::string& name) {
-  if (name == "f32") return DType::f32;
-  if (name == "f16") return DType::f16;
-  if (name == "q8_0") return DType::q8_0;
-  if (name == "q4_0") return DType::q4_0;
-  return invalid_argument(fmt::format("KV type '{}' is not f32, f16, q8_0 or q4_0", name));
 }
 
 }  // namespace
@@ -102,13 +95,14 @@ void StageHost::run() noexcept {
     }
     if (end) {
       end_stage(0);
-      if (loaded_) loaded_->model.reset();
+      ready_.reset();
       continue;
     }
     options_.emit(carry_out(job, stop));
   }
   end_stage(0);
-  loaded_.reset();
+  ready_.reset();
+  held_.reset();
 }
 
 remote::CommandDone StageHost::carry_out(const Job& job, const std::stop_token& stop) {
@@ -128,10 +122,8 @@ remote::CommandDone StageHost::carry_out(const Job& job, const std::stop_token& 
     done.status = start(*start_order);
   } else {
     end_stage(done.epoch);
-    loaded_.reset();
-    const MutexLock lock(mutex_);
-    held_digest_.clear();
-    used_bytes_ = 0;
+    ready_.reset();
+    drop_weights();
   }
   if (!done.status.ok()) {
     log::warn("epoch {}: {}", done.epoch, done.status.to_string());
@@ -163,7 +155,7 @@ Result<StageOptions> StageHost::stage_options(const remote::LoadStage& order,
   }
   StageOptions stage;
   stage.range = order.range;
-  stage.kv.type = TRY(kv_type_of(order.kv_type));
+  stage.kv.type = TRY(kv_type_from_name(order.kv_type));
   for (const uint32_t blocks : order.blocks_per_group) {
     if (blocks > static_cast<uint32_t>(kContextMax)) {
       return invalid_argument(fmt::format("{} KV blocks are more than {}", blocks, kContextMax));
@@ -187,93 +179,127 @@ Status StageHost::load(const remote::LoadStage& order, const std::stop_token& st
   const std::shared_ptr<Session> session = this->session();
   if (!session) return cancelled("the coordinator is gone");
   end_stage(order.epoch);
-  if (loaded_) loaded_->model.reset();
-  // Weights are missing after a load that failed or was cancelled.
-  const bool same = loaded_ && loaded_->weights &&
-                    loaded_->order.model.digest == order.model.digest &&
-                    loaded_->order.range == order.range;
-  std::unique_ptr<TensorSource> source;
-  if (!same) {
-    loaded_.reset();
-    {
-      const MutexLock lock(mutex_);
-      held_digest_.clear();
-      used_bytes_ = 0;
-    }
-    OpenedModel opened = TRY(options_.store->open(order.model, *session->weights, stop));
-    loaded_.emplace();
-    loaded_->file = std::move(opened.file);
-    source = std::move(opened.source);
-  }
-  loaded_->order = order;
-  loaded_->options = TRY(stage_options(order, *loaded_->file));
-  const StageEstimate estimate = TRY(StageModel::estimate(*loaded_->file, loaded_->options));
-  if (estimate.total() > options_.memory_limit_bytes) {
-    return resource_exhausted(
-        fmt::format("{} of {} need {}, this worker may use {}", layer_range_text(order.range),
-                    order.model.base_name, human_bytes(estimate.total()),
-                    human_bytes(options_.memory_limit_bytes)),
-        "give it more with --memory, or add a worker");
-  }
+  ready_.reset();
   const uint64_t received_before = options_.store->received_bytes();
-  if (!same) {
-    if (Status status = load_weights(*loaded_, source.get(), stop); !status.ok()) {
-      loaded_.reset();
-      return status;
-    }
+  StageOptions options;
+  bool is_kept = held_ && held_->digest == order.model.digest && held_->range == order.range;
+  if (is_kept) {
+    Result<StageOptions> placed = place(order, *held_->file, &*held_);
+    // Over several devices, other caches may ask for other places of the weights.
+    const bool may_move = placed.status().code() == StatusCode::resource_exhausted &&
+                          options_.devices->devices().size() > 1;
+    if (!placed.ok() && !may_move) return placed.status();
+    is_kept = placed.ok();
+    if (is_kept) options = std::move(placed).value();
   }
-  loaded_->model = TRY(StageModel::create(loaded_->file, loaded_->weights, loaded_->options));
-  memory.weights_bytes = loaded_->weights->size_bytes();
-  memory.cache_bytes = loaded_->model->kv_cache().size_bytes();
-  memory.compute_bytes = estimate.compute;
+  if (!is_kept) options = TRY(load_weights(order, *session, stop));
+  if (stop.stop_requested()) return cancelled("the load was cancelled");
+  std::unique_ptr<StageModel> model = TRY(StageModel::create(held_->file, held_->weights, options));
+  memory.weights_bytes = held_->weights->size_bytes();
+  memory.cache_bytes = model->kv_cache().size_bytes();
+  memory.compute_bytes = model->compute_bytes();
   memory.received_bytes = options_.store->received_bytes() - received_before;
+  const uint64_t sum = memory.weights_bytes + memory.cache_bytes + memory.compute_bytes;
   log::info("loaded {} of {}: {}{}", layer_range_text(order.range), order.model.base_name,
-            human_bytes(memory.weights_bytes + memory.cache_bytes + memory.compute_bytes),
-            same ? " (weights kept)" : "");
+            human_bytes(sum), is_kept ? " (weights kept)" : "");
+  ready_ = Ready{std::move(options), std::move(model)};
   const MutexLock lock(mutex_);
-  held_digest_ = order.model.digest;
-  held_range_ = order.range;
-  used_bytes_ = memory.weights_bytes + memory.cache_bytes + memory.compute_bytes;
+  used_bytes_ = sum;
   return ok_status();
 }
 
-Status StageHost::load_weights(Loaded& loaded, TensorSource* source, const std::stop_token& stop) {
-  const Hparams hparams = TRY(read_hparams(*loaded.file));
-  const std::vector<Device*>& devices = loaded.options.devices;
-  Placement placement;
-  placement.layers.assign(static_cast<size_t>(loaded.options.range.count()), devices.front());
-  placement.input = devices.front();
-  placement.output = devices.front();
+std::vector<DeviceMemory> StageHost::usable_memory(const Held* held) const {
+  const std::vector<Device*> devices = options_.devices->devices();
+  std::vector<DeviceMemory> usable;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    DeviceMemory memory = devices[i]->memory();
+    // The only device's share is what the worker was given, whatever is free at the moment.
+    if (devices.size() == 1) memory.free_bytes = options_.memory_limit_bytes;
+    if (devices.size() > 1 && held != nullptr) memory.free_bytes += held->device_bytes[i];
+    memory.free_bytes = std::min(memory.free_bytes, options_.memory_limit_bytes);
+    memory.total_bytes = std::max(memory.total_bytes, memory.free_bytes);
+    usable.push_back(memory);
+  }
+  return usable;
+}
+
+Result<StageOptions> StageHost::place(const remote::LoadStage& order, const GgufFile& file,
+                                      const Held* held) const {
+  StageOptions options = TRY(stage_options(order, file));
+  options.device_memory = usable_memory(held);
+  if (held != nullptr && options.devices.size() > 1) {
+    options.layer_devices = held->layer_devices;
+    options.head_device = held->head_device;
+  }
+  const std::string what =
+      fmt::format("{} of {}", layer_range_text(order.range), order.model.base_name);
+  TRY(assign_devices(file, options).with_context(what));
+  const StageEstimate estimate = TRY(StageModel::estimate(file, options));
+  if (estimate.total() > options_.memory_limit_bytes) {
+    return resource_exhausted(
+        fmt::format("{} need {} on {} devices, this worker may use {} in all", what,
+                    human_bytes(estimate.total()), options.devices.size(),
+                    human_bytes(options_.memory_limit_bytes)),
+        "give it more with --memory, or add a worker");
+  }
+  return options;
+}
+
+void StageHost::drop_weights() {
+  held_.reset();
+  const MutexLock lock(mutex_);
+  held_digest_.clear();
+  used_bytes_ = 0;
+}
+
+Result<StageOptions> StageHost::load_weights(const remote::LoadStage& order, const Session& session,
+                                             const std::stop_token& stop) {
+  drop_weights();
+  OpenedModel opened = TRY(options_.store->open(order.model, *session.weights, stop));
+  const Hparams hparams = TRY(read_hparams(*opened.file));
+  const StageOptions options = TRY(place(order, *opened.file, nullptr));
   const uint64_t received_before = options_.store->received_bytes();
   uint64_t percent_told = 0;
-  LoadOptions load = loaded.options.load;
+  LoadOptions load = options.load;
   load.stop = stop;
   load.progress = [&](const strata::LoadProgress& done) {
     const uint64_t percent =
         done.total_bytes == 0 ? 100 : done.loaded_bytes * 100 / done.total_bytes;
     if (percent >= percent_told + 20 || (percent == 100 && percent_told < 100)) {
       percent_told = percent;
-      log::info("loading {}: {} % of {}", layer_range_text(loaded.options.range), percent,
+      log::info("loading {}: {} % of {}", layer_range_text(order.range), percent,
                 human_bytes(done.total_bytes));
     }
     const MutexLock lock(mutex_);
     progress_ = remote::LoadProgress{done.loaded_bytes, done.total_bytes,
                                      options_.store->received_bytes() - received_before};
   };
-  loaded.weights =
-      TRY(Weights::load(loaded.file, hparams, loaded.options.range, placement, source, load));
-  return ok_status();
+  Held held{.digest = order.model.digest,
+            .range = order.range,
+            .file = opened.file,
+            .weights = TRY(Weights::load(opened.file, hparams, order.range,
+                                         stage_placement(options), opened.source.get(), load)),
+            .layer_devices = options.layer_devices,
+            .head_device = options.head_device,
+            .device_bytes = {}};
+  const StageEstimate estimate = TRY(StageModel::estimate(*opened.file, options));
+  for (const DeviceAccount& account : estimate.devices) {
+    held.device_bytes.push_back(account.weights_bytes());
+  }
+  held_ = std::move(held);
+  const MutexLock lock(mutex_);
+  held_digest_ = order.model.digest;
+  held_range_ = order.range;
+  used_bytes_ = held_->weights->size_bytes();
+  return options;
 }
 
 Status StageHost::start(const remote::StartEpoch& order) {
   end_stage(order.epoch);
-  if (!loaded_ || !loaded_->weights) {
+  if (!ready_) {
     return failed_precondition(fmt::format("epoch {} begins, but no stage is loaded", order.epoch));
   }
-  if (!loaded_->model) {
-    loaded_->model = TRY(StageModel::create(loaded_->file, loaded_->weights, loaded_->options));
-  }
-  const LayerRange range = loaded_->options.range;
+  const LayerRange range = ready_->options.range;
   if (range.has_head == !order.next.address.empty()) {
     return invalid_argument(fmt::format("start_epoch: {} with{} a next stage",
                                         layer_range_text(range),
@@ -282,11 +308,14 @@ Status StageHost::start(const remote::StartEpoch& order) {
   auto running = std::make_shared<RunningStage>();
   running->epoch = order.epoch;
   TRY(open_streams(order, *running));
+  if (!ready_->model) {
+    ready_->model = TRY(StageModel::create(held_->file, held_->weights, ready_->options));
+  }
   running->stage = TRY(
-      LocalStage::create(std::move(loaded_->model),
+      LocalStage::create(std::move(ready_->model),
                          {.name = fmt::format("{} ({})", options_.name, layer_range_text(range)),
                           .epoch = order.epoch,
-                          .slots_max = loaded_->order.max_sequences,
+                          .slots_max = static_cast<uint32_t>(ready_->options.max_sequences),
                           .queue_max = kStepsWaitingMax}));
   LocalStage::Wiring wiring;
   wiring.next = running->next.get();

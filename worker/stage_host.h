@@ -6,8 +6,9 @@
 //
 // A command of a newer epoch, a coordinator that is gone, or stop() cancels a load that is under
 // way. Weights outlive the stage: a load of the same layers of the same model in a later epoch
-// reads nothing. What a stage needs in memory is counted and compared with the worker's limit
-// before anything is loaded.
+// reads nothing. The stage's layers go to all devices of the node as they fit; what they need there
+// is counted, device by device, and compared with what the worker may use before anything is
+// loaded. A load that failed leaves nothing that an epoch could start with.
 //
 // No gRPC here. Threads: public members from any thread; emit from the loader's and streams'.
 #pragma once
@@ -77,11 +78,18 @@ class StageHost {
     std::string token;
     std::unique_ptr<remote::WeightsClient> weights;
   };
-  // What a load leaves; the loader thread's.
-  struct Loaded {
-    remote::LoadStage order;
+  // Weights, kept from one load to the next. The loader thread's.
+  struct Held {
+    std::string digest;
+    LayerRange range;
     std::shared_ptr<const GgufFile> file;
     std::shared_ptr<Weights> weights;
+    std::vector<Device*> layer_devices;
+    Device* head_device = nullptr;
+    std::vector<uint64_t> device_bytes;  // of the weights, by device
+  };
+  // A load that succeeded. The loader thread's.
+  struct Ready {
     StageOptions options;
     std::unique_ptr<StageModel> model;  // until an epoch starts with it
   };
@@ -90,7 +98,13 @@ class StageHost {
   remote::CommandDone carry_out(const Job& job, const std::stop_token& stop);
   Status load(const remote::LoadStage& order, const std::stop_token& stop,
               remote::StageMemory& memory);
-  Status load_weights(Loaded& loaded, TensorSource* source, const std::stop_token& stop);
+  Result<StageOptions> load_weights(const remote::LoadStage& order, const Session& session,
+                                    const std::stop_token& stop);
+  void drop_weights();
+  // Chooses devices for the stage, or keeps those of the weights that are held, and counts.
+  Result<StageOptions> place(const remote::LoadStage& order, const GgufFile& file,
+                             const Held* held) const;
+  std::vector<DeviceMemory> usable_memory(const Held* held) const;
   Status start(const remote::StartEpoch& order);
   Status open_streams(const remote::StartEpoch& order, RunningStage& running);
   void end_stage(uint64_t epoch);
@@ -100,7 +114,8 @@ class StageHost {
 
   const StageHostOptions options_;
   StepService steps_;
-  std::optional<Loaded> loaded_;  // the loader thread's
+  std::optional<Held> held_;    // the loader thread's
+  std::optional<Ready> ready_;  // the loader thread's
 
   mutable Mutex mutex_;
   CondVar changed_;

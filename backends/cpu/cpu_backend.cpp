@@ -38,6 +38,19 @@ const MatmulKernels& matmul_kernels_of(Isa isa) {
   return matmul_kernels_scalar();
 }
 
+void WorkspaceSize::cover(const Plan& plan) {
+  shared_bytes = std::max(shared_bytes, plan.workspace_bytes());
+  thread_bytes = std::max(thread_bytes, plan.thread_scratch_bytes());
+}
+
+bool WorkspaceSize::covers(const Plan& plan) const {
+  return plan.workspace_bytes() <= shared_bytes && plan.thread_scratch_bytes() <= thread_bytes;
+}
+
+uint64_t WorkspaceSize::total(int threads) const {
+  return std::max<uint64_t>(shared_bytes + thread_bytes * static_cast<uint64_t>(threads), 64);
+}
+
 CpuBackend::CpuBackend(const Device& device, Isa isa, int threads)
     : device_(device), kernels_(kernels_of(isa)), matmul_(matmul_kernels_of(isa)), pool_(threads) {}
 
@@ -48,8 +61,8 @@ Status CpuBackend::compute(const GraphView& graph) {
   TRY(make_room(*plan));
   RunContext context{pool_, kernels_, matmul_};
   context.workspace = memory_->base();
-  context.thread_scratch = memory_->base() + workspace_bytes_;
-  context.thread_scratch_bytes = thread_scratch_bytes_;
+  context.thread_scratch = memory_->base() + size_.shared_bytes;
+  context.thread_scratch_bytes = size_.thread_bytes;
   return plan->run(context);
 }
 
@@ -74,20 +87,19 @@ Result<const Plan*> CpuBackend::plan_of(const GraphView& graph) {
   return plans_.back().plan.get();
 }
 
+Status CpuBackend::reserve(const GraphView& graph) {
+  const std::unique_ptr<Plan> plan = TRY(Plan::compile(graph, pool_.thread_count()));
+  return make_room(*plan);
+}
+
 // The workspace grows to the largest plan's and is shared by all: nothing in it outlives a run.
 Status CpuBackend::make_room(const Plan& plan) {
-  if (memory_ != nullptr && plan.workspace_bytes() <= workspace_bytes_ &&
-      plan.thread_scratch_bytes() <= thread_scratch_bytes_) {
-    return ok_status();
-  }
-  workspace_bytes_ = std::max(workspace_bytes_, plan.workspace_bytes());
-  thread_scratch_bytes_ = std::max(thread_scratch_bytes_, plan.thread_scratch_bytes());
+  if (memory_ != nullptr && size_.covers(plan)) return ok_status();
+  size_.cover(plan);
   memory_.reset();
-  const uint64_t total =
-      workspace_bytes_ + thread_scratch_bytes_ * static_cast<uint64_t>(pool_.thread_count());
-  auto memory = host_buffer_type().allocate(std::max<uint64_t>(total, 64));
+  auto memory = host_buffer_type().allocate(size_.total(pool_.thread_count()));
   if (!memory.ok()) {
-    workspace_bytes_ = thread_scratch_bytes_ = 0;
+    size_ = {};
     return memory.status().with_context("workspace of the CPU backend");
   }
   memory_ = std::move(memory).value();

@@ -14,6 +14,16 @@
 
 namespace strata::cpu {
 
+// What plans take besides tensors: the largest of each part, since nothing outlives a run.
+struct WorkspaceSize {
+  uint64_t shared_bytes = 0;
+  uint64_t thread_bytes = 0;  // for each thread
+
+  void cover(const Plan& plan);
+  bool covers(const Plan& plan) const;
+  uint64_t total(int threads) const;
+};
+
 // The kernels of a vector path. Requires: the processor has it.
 const KernelTable& kernels_of(Isa isa);
 const MatmulKernels& matmul_kernels_of(Isa isa);
@@ -29,6 +39,8 @@ class CpuBackend final : public Backend {
   // Errors: UNIMPLEMENTED for a node that the device does not support, RESOURCE_EXHAUSTED when the
   // workspace cannot be had, INVALID_ARGUMENT for ids, cells or positions out of range.
   Status compute(const GraphView& graph) override;
+  Status reserve(const GraphView& graph) override;
+  uint64_t workspace_bytes() const override { return memory_ == nullptr ? 0 : memory_->size(); }
   Status synchronize() override { return ok_status(); }
   Status write_async(const Tensor& tensor, uint64_t offset,
                      std::span<const std::byte> bytes) override;
@@ -55,8 +67,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Plan> unkept_;  // of a graph without a uid, during its run
   uint64_t run_number_ = 0;
   std::unique_ptr<Buffer> memory_;  // workspace, then the threads' scratch
-  uint64_t workspace_bytes_ = 0;
-  uint64_t thread_scratch_bytes_ = 0;
+  WorkspaceSize size_;
 };
 
 }  // namespace strata::cpu

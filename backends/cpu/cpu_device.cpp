@@ -39,15 +39,27 @@ class CpuDevice final : public Device {
   }
 
   Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) const override {
+    const int threads = TRY(thread_count(options));
+    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*this, isa_, threads));
+  }
+  Result<uint64_t> workspace_bytes(std::span<const GraphView> parts,
+                                   const BackendOptions& options) const override {
+    const int threads = TRY(thread_count(options));
+    if (parts.empty()) return uint64_t{0};
+    WorkspaceSize size;
+    for (const GraphView& part : parts) size.cover(*TRY(Plan::compile(part, threads)));
+    return size.total(threads);
+  }
+
+ private:
+  static Result<int> thread_count(const BackendOptions& options) {
     if (options.threads < 0) {
       return invalid_argument(fmt::format("{} threads for the CPU", options.threads),
                               "give a positive number, or 0 for one for each core");
     }
-    const int threads = options.threads > 0 ? options.threads : usable_core_count();
-    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*this, isa_, threads));
+    return options.threads > 0 ? options.threads : usable_core_count();
   }
 
- private:
   Isa isa_;
   std::string description_;
 };

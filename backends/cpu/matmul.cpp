@@ -118,21 +118,20 @@ const MatmulKernels& matmul_kernels(Isa isa) {
 bool is_weight_type(DType dtype) { return packed_type(dtype).has_value(); }
 
 WeightMatrix weight_matrix(const Tensor& tensor) {
-  STRATA_CHECK(is_weight_type(tensor.dtype) && tensor.buffer != nullptr && tensor.ne[3] == 1,
-               describe(tensor));
+  STRATA_CHECK(is_weight_type(tensor.dtype) && tensor.ne[3] == 1, describe(tensor));
   WeightMatrix weights;
   weights.dtype = tensor.dtype;
   weights.k = tensor.ne[0];
   weights.rows = tensor.ne[1];
   weights.matrices = tensor.ne[2];
   weights.data = tensor.data;
-  weights.packed = &tensor.buffer->type() == &packed_buffer_type();
+  weights.packed = tensor.buffer != nullptr && &tensor.buffer->type() == &packed_buffer_type();
   if (weights.packed) {
     STRATA_CHECK(tensor.view_source == nullptr && can_pack(tensor), describe(tensor));
     weights.matrix_bytes =
         group_bytes_of(weights) * static_cast<uint64_t>(divide_up(weights.rows, kGroupRows));
   } else {
-    STRATA_CHECK(tensor.buffer->type().is_host(), describe(tensor));
+    STRATA_CHECK(tensor.buffer == nullptr || tensor.buffer->type().is_host(), describe(tensor));
     STRATA_CHECK(tensor.nb[0] == dtype_traits(tensor.dtype).block_bytes, describe(tensor));
     weights.row_bytes = tensor.nb[1];
     weights.matrix_bytes = tensor.nb[2];

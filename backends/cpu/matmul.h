@@ -39,8 +39,9 @@ struct WeightMatrix {
 
 // True for the types and shapes that mul_mat, mul_mat_id and get_rows take as weights.
 bool is_weight_type(DType dtype);
-// Requires: is_weight_type(tensor.dtype), the tensor is placed, in packed or in host memory; a view
-// only in host memory, with dense rows. matmul rounds activations for block types: k % 32 == 0.
+// Requires: is_weight_type(tensor.dtype); the tensor is in packed or in host memory, or is not
+// placed yet and then will be in host memory; a view only in host memory, with dense rows. matmul
+// rounds activations for block types: k % 32 == 0.
 WeightMatrix weight_matrix(const Tensor& tensor);
 
 // True if products with these weights read rows of ActivationBlocks, false if they read F32 rows.

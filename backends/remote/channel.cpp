@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -30,6 +31,7 @@ constexpr int kKeepaliveTimeoutMs = 3000;
 constexpr int kWindowBytes = 4 << 20;
 constexpr int kHttp2FrameBytes = 1 << 20;
 constexpr int kReadChunkBytes = 64 << 10;
+constexpr std::chrono::milliseconds kStopPoll{50};
 constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr int kConcurrentCallsMax = 1024;
 
@@ -117,7 +119,7 @@ std::shared_ptr<grpc::Channel> open_channel(const Address& address) {
 }
 
 Status wait_connected(grpc::Channel& channel, const Address& address, std::string_view who,
-                      std::chrono::milliseconds timeout) {
+                      std::chrono::milliseconds timeout, const std::stop_token& stop) {
   const auto deadline = std::chrono::system_clock::now() + timeout;
   for (;;) {
     const grpc_connectivity_state state = channel.GetState(true);
@@ -126,7 +128,11 @@ Status wait_connected(grpc::Channel& channel, const Address& address, std::strin
       return unavailable(fmt::format("cannot reach {} at {}", who, address.text()),
                          "is it running, and is that its address?");
     }
-    if (!channel.WaitForStateChange(state, deadline)) {
+    if (stop.stop_requested()) return cancelled(fmt::format("the wait for {} was cancelled", who));
+    // gRPC cannot be woken up here: look for a stop request now and then.
+    const auto now = std::chrono::system_clock::now();
+    const auto until = stop.stop_possible() ? std::min(deadline, now + kStopPoll) : deadline;
+    if (!channel.WaitForStateChange(state, until) && until == deadline) {
       return deadline_exceeded(
           fmt::format("{} at {} does not answer", who, address.text()),
           "is the address right, does a firewall let the port through, is that process frozen?");

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,9 +71,10 @@ Result<Address> advertised_address(const Address& listen, std::string_view grpc_
 // A channel of its own (not shared with others to the same address), connecting lazily.
 std::shared_ptr<grpc::Channel> open_channel(const Address& address);
 // Waits until the channel is connected. Errors: UNAVAILABLE "cannot reach <who> at <address>" at
-// once if nothing listens there; DEADLINE_EXCEEDED if nothing answers.
+// once if nothing listens there; DEADLINE_EXCEEDED if nothing answers; CANCELLED soon after a stop
+// request.
 Status wait_connected(grpc::Channel& channel, const Address& address, std::string_view who,
-                      std::chrono::milliseconds timeout);
+                      std::chrono::milliseconds timeout, const std::stop_token& stop = {});
 
 // Puts the token, and the caller's name for the other side's log, into a call's metadata.
 void add_credentials(grpc::ClientContext& context, const std::string& token,

@@ -5,6 +5,10 @@
 namespace strata::coordinator {
 namespace {
 
+// Each thread of a worker has some workspace; counted as for a large one, since the plan must not
+// promise what the worker then refuses.
+constexpr int kThreadsCounted = 64;
+
 StageOptions options_for(const Hparams& hparams, const ProfileOptions& options,
                          const LayerRange& range) {
   StageOptions stage;
@@ -16,6 +20,7 @@ StageOptions options_for(const Hparams& hparams, const ProfileOptions& options,
   stage.max_sequences = static_cast<int32_t>(options.slots);
   stage.max_context = static_cast<int32_t>(options.context);
   stage.devices = options.devices;
+  stage.backend.threads = kThreadsCounted;
   return stage;
 }
 

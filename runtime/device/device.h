@@ -83,6 +83,12 @@ class Device {
   virtual bool wants(const Tensor&) const { return false; }
 
   virtual Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) const = 0;
+  // Bytes that a backend with these options takes besides the tensors, once it is to run each of
+  // these parts of graphs. Requires: weights and caches are placed or described; results need not.
+  virtual Result<uint64_t> workspace_bytes(std::span<const GraphView>,
+                                           const BackendOptions&) const {
+    return uint64_t{0};
+  }
 };
 
 class Backend {
@@ -94,6 +100,11 @@ class Backend {
   // Runs the nodes in order. May return before they are done; errors of the work itself then come
   // from synchronize(). Requires: all tensors are placed, in memory that the device supports.
   virtual Status compute(const GraphView& graph) = 0;
+  // Makes the workspace large enough for a part of a graph like this one, whose results need not be
+  // placed yet. Errors: RESOURCE_EXHAUSTED.
+  virtual Status reserve(const GraphView&) { return ok_status(); }
+  // Bytes held besides the tensors.
+  virtual uint64_t workspace_bytes() const { return 0; }
   virtual Status synchronize() = 0;
 
   // In queue order with compute(). `bytes` must stay valid until synchronize().

@@ -18,6 +18,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
+#include "runtime/memory/accounting.h"
 #include "runtime/model/hparams.h"
 #include "runtime/model/kv_cache.h"
 #include "runtime/model/layer_range.h"
@@ -36,6 +37,8 @@ struct StageOptions {
   // Devices to run on, best first, the CPU last. Layers go where assign_devices() says, unless
   // layer_devices does.
   std::vector<Device*> devices;
+  // What may be taken of each device; empty: all that it reports free.
+  std::vector<DeviceMemory> device_memory;
   std::vector<Device*> layer_devices;  // empty or {range.count()}
   Device* head_device = nullptr;       // null: that of the last layer
   BackendOptions backend;
@@ -65,13 +68,17 @@ struct StageEstimate {
   std::vector<uint64_t> layer_kv;       // {range.count()}
   uint64_t input_weights = 0;           // token and position embedding, if the stage has them
   uint64_t output_weights = 0;          // final norm and head; 0 of a tied one that is input too
-  uint64_t compute = 0;                 // activations of the largest batch
+  uint64_t compute = 0;                 // activations of the largest batch, and workspace
+  // The same by device, in the order of options.devices; layers by layer of the range.
+  std::vector<DeviceAccount> devices;
   uint64_t total() const;
 };
 
 // Gives each layer of the range, and the head, one of options.devices by what fits: sets
-// layer_devices and head_device, unless there is one device only or they are set already.
-// Errors: INVALID_ARGUMENT as StageModel::load; RESOURCE_EXHAUSTED with device, need and have.
+// layer_devices and head_device, or checks them if they are set already. A device that does not
+// know its memory (0 bytes in all) is believed to have enough if it is the only one.
+// Errors: INVALID_ARGUMENT as StageModel::load; RESOURCE_EXHAUSTED with device, need and have, and
+// what would fit as the hint.
 Status assign_devices(const GgufFile& file, StageOptions& options);
 
 class StageModel {

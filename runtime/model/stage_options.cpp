@@ -8,6 +8,13 @@
 #include "runtime/graph/ops.h"
 
 namespace strata {
+namespace {
+
+// Up to so many tokens a backend may let several threads share one token's attention, which takes
+// workspace by the length of the context.
+constexpr int32_t kFewTokens = 4;
+
+}  // namespace
 
 Status check_stage_options(const Hparams& h, const StageOptions& options) {
   const LayerRange& range = options.range;
@@ -30,6 +37,10 @@ Status check_stage_options(const Hparams& h, const StageOptions& options) {
       options.layer_devices.size() != static_cast<size_t>(range.count())) {
     return invalid_argument(
         fmt::format("{} devices for {} layers", options.layer_devices.size(), range.count()));
+  }
+  if (!options.device_memory.empty() && options.device_memory.size() != options.devices.size()) {
+    return invalid_argument(fmt::format("memory of {} devices for {}", options.device_memory.size(),
+                                        options.devices.size()));
   }
   const auto check = [](std::string_view what, int32_t value, int32_t max) {
     if (value >= 1 && value <= max) return ok_status();
@@ -57,6 +68,11 @@ Placement stage_placement(const StageOptions& options) {
   return placement;
 }
 
+DeviceMemory device_memory(const StageOptions& options, size_t index) {
+  if (!options.device_memory.empty()) return options.device_memory[index];
+  return options.devices[index]->memory();
+}
+
 int32_t table_blocks_max(const StageOptions& options) {
   return static_cast<int32_t>(divide_up(options.max_context, ops::kKvBlockPositions));
 }
@@ -65,7 +81,8 @@ std::vector<BatchShape> worst_shapes(const StageOptions& options) {
   const int32_t outputs = options.max_outputs > 0 ? options.max_outputs : options.max_sequences;
   const int32_t tokens = options.max_batch_tokens;
   std::vector<BatchShape> shapes;
-  for (const int32_t n_tokens : {tokens, std::min(tokens, options.max_sequences), 1}) {
+  for (const int32_t n_tokens :
+       {tokens, std::min(tokens, options.max_sequences), std::min(tokens, kFewTokens), 1}) {
     shapes.push_back({.n_tokens = n_tokens,
                       .n_outputs = std::min(n_tokens, outputs),
                       .n_sequences = std::min(n_tokens, options.max_sequences),

@@ -16,10 +16,13 @@ Status check_stage_options(const Hparams& hparams, const StageOptions& options);
 // last layer. Requires: check_stage_options() passed.
 Placement stage_placement(const StageOptions& options);
 
+// What may be taken of device `index`. Requires: check_stage_options() passed.
+DeviceMemory device_memory(const StageOptions& options, size_t index);
+
 // Entries of a block table for max_context positions.
 int32_t table_blocks_max(const StageOptions& options);
 
-// The largest prompt chunk, the largest batch of single tokens, and one token.
+// The largest prompt chunk, the largest batch of single tokens, a few tokens, and one.
 std::vector<BatchShape> worst_shapes(const StageOptions& options);
 
 }  // namespace strata

@@ -162,6 +162,9 @@ Status LocalScheduler::reserve(std::span<Graph* const> graphs) {
   for (const Graph* graph : graphs) {
     const Plan* plan = TRY(plan_for(*graph));
     TRY(grow(plan->allocation));
+    for (const Split& split : plan->split.splits) {
+      TRY(lane(split.backend).backend->reserve({split.nodes.front(), 0}));
+    }
   }
   return ok_status();
 }
@@ -340,7 +343,7 @@ Status LocalScheduler::reset() {
 std::vector<SchedulerMemory> LocalScheduler::memory() const {
   std::vector<SchedulerMemory> result;
   for (int b = 0; b < backend_count(); ++b) {
-    result.push_back({std::string(backend(b).device().name()), allocator_.held_bytes(b)});
+    result.push_back({std::string(backend(b).device().name()), allocator_.held_bytes(b) + backend(b).workspace_bytes()});
   }
   return result;
 }

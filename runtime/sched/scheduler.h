@@ -45,7 +45,7 @@ struct SchedulerOptions {
 // Compute memory of one backend.
 struct SchedulerMemory {
   std::string device;
-  uint64_t compute_bytes = 0;
+  uint64_t compute_bytes = 0;  // tensors and the backend's workspace
 };
 
 class Scheduler {
