@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -13,7 +14,10 @@
 #include <system_error>
 #include <thread>
 
+#include "runtime/base/check.h"
+#include "runtime/base/checked_math.h"
 #include "runtime/base/human.h"
+#include "runtime/base/log.h"
 
 namespace strata::worker {
 namespace {
@@ -101,19 +105,11 @@ TensorCache::~TensorCache() = default;
 Status TensorCache::read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> out,
                          std::stop_token stop) {
   const std::shared_ptr<Reading> reading = TRY(reading_of(tensor, stop));
-  TRY(reading->file->read(offset, out));
-  if (reading->is_fresh) return ok_status();
-  if (offset != reading->hashed_bytes) {
-    return internal_error(fmt::format("tensor {} is read out of order", tensor.name));
-  }
-  reading->sha.update(out);
-  reading->hashed_bytes += out.size();
-  if (reading->hashed_bytes < tensor.size_bytes) return ok_status();
-  const std::string& wanted = manifest_.at(tensor.name).digest;
-  if (reading->sha.finish() == wanted) return ok_status();
-  std::remove(reading->file->path().c_str());
-  return data_loss(fmt::format("{} does not have its digest any more", reading->file->path()),
-                   "it was removed; the next load gets it again. Check that disk");
+  if (stop.stop_requested()) return cancelled("the load was cancelled");
+  if (reading->file != nullptr) return reading->file->read(offset, out);
+  STRATA_CHECK(range_fits(offset, out.size(), reading->bytes.size()), tensor.name);
+  std::copy_n(reading->bytes.begin() + static_cast<ptrdiff_t>(offset), out.size(), out.begin());
+  return ok_status();
 }
 
 void TensorCache::release(const TensorInfo& tensor) {
@@ -133,16 +129,76 @@ Result<std::shared_ptr<TensorCache::Reading>> TensorCache::reading_of(const Tens
     return data_loss(
         fmt::format("the coordinator's manifest and header disagree on tensor {}", tensor.name));
   }
-  const std::string path = folder_ + "/" + entry->second.digest;
-  auto reading = std::make_shared<Reading>();
-  if (!has_size(path, tensor.size_bytes)) {
-    TRY(fetch(entry->second, path, stop));
-    reading->is_fresh = true;
-  }
-  reading->file = TRY(MappedFile::open(path));
+  std::shared_ptr<Reading> reading = TRY(open(entry->second, stop));
   const MutexLock lock(mutex_);
   open_[tensor.name] = reading;
   return reading;
+}
+
+Result<std::shared_ptr<TensorCache::Reading>> TensorCache::open(
+    const remote::ManifestTensor& tensor, const std::stop_token& stop) {
+  const std::string path = folder_ + "/" + tensor.digest;
+  auto reading = std::make_shared<Reading>();
+  reading->file = TRY(open_stored(tensor, path, stop));
+  if (reading->file != nullptr) return reading;
+  if (can_store_) {
+    const Status fetched = fetch(tensor, path, stop);
+    if (fetched.ok()) {
+      reading->file = TRY(MappedFile::open(path));
+      return reading;
+    }
+    if (can_store_) return fetched;
+  }
+  reading->bytes = TRY(receive_into_memory(tensor, stop));
+  return reading;
+}
+
+// The file with those bytes; null if there is none, or none any more.
+Result<std::unique_ptr<MappedFile>> TensorCache::open_stored(const remote::ManifestTensor& tensor,
+                                                             const std::string& path,
+                                                             const std::stop_token& stop) const {
+  if (!has_size(path, tensor.size_bytes)) return std::unique_ptr<MappedFile>();
+  Result<std::unique_ptr<MappedFile>> file = MappedFile::open(path);
+  Sha256 sha;
+  std::vector<std::byte> buffer(kReadBytes);
+  Status status = file.status();
+  for (uint64_t at = 0; status.ok() && at < tensor.size_bytes; at += buffer.size()) {
+    if (stop.stop_requested()) return cancelled("the load was cancelled");
+    buffer.resize(static_cast<size_t>(std::min<uint64_t>(kReadBytes, tensor.size_bytes - at)));
+    status = file.value()->read(at, buffer);
+    sha.update(buffer);
+  }
+  if (status.ok() && sha.finish() == tensor.digest) return file;
+  log::warn("{} is damaged ({}): it is removed and received again", path,
+            status.ok() ? "other bytes than its digest says" : status.message());
+  std::remove(path.c_str());
+  return std::unique_ptr<MappedFile>();
+}
+
+Status TensorCache::cannot_store(Status why) {
+  if (can_store_.exchange(false)) {
+    log::warn("{}; tensors are received without being stored, and again at the next start",
+              why.to_string());
+  }
+  return why;
+}
+
+Result<std::vector<std::byte>> TensorCache::receive_into_memory(
+    const remote::ManifestTensor& tensor, const std::stop_token& stop) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(static_cast<size_t>(tensor.size_bytes));
+  Sha256 sha;
+  const auto take = [&](std::span<const std::byte> piece) {
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+    sha.update(piece);
+    received_bytes_ += piece.size();
+    return ok_status();
+  };
+  TRY(client_.get_tensor(model_, tensor, 0, take, stop));
+  if (sha.finish() == tensor.digest) return bytes;
+  return data_loss(
+      fmt::format("tensor {} does not have its digest after the transfer", tensor.name),
+      "the next load gets it again");
 }
 
 Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::string& path,
@@ -150,14 +206,20 @@ Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::strin
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) {
-    return unavailable(fmt::format("cannot make folder {}: {}", folder_, error.message()),
-                       "name another folder with --cache");
+    return cannot_store(
+        unavailable(fmt::format("cannot make folder {}: {}", folder_, error.message()),
+                    "name another folder with --cache"));
   }
   const std::string part = path + ".part";
   for (;;) {
     const OpenFile file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.get() < 0) return from_errno(errno, fmt::format("cannot open {}", part));
-    TRY(lock_file(file.get(), part, stop));
+    if (file.get() < 0) {
+      return cannot_store(from_errno(errno, fmt::format("cannot open {}", part))
+                              .with_hint("name another folder with --cache"));
+    }
+    if (Status status = lock_file(file.get(), part, stop); !status.ok()) {
+      return stop.stop_requested() ? status : cannot_store(std::move(status));
+    }
     // Another worker may have finished it while this one waited.
     if (has_size(path, tensor.size_bytes)) {
       struct stat mine {};
@@ -177,7 +239,7 @@ Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::strin
     }
     TRY(receive(tensor, file.get(), part, stop));
     if (::rename(part.c_str(), path.c_str()) != 0) {
-      return from_errno(errno, fmt::format("cannot rename {}", part));
+      return cannot_store(from_errno(errno, fmt::format("cannot rename {}", part)));
     }
     return ok_status();
   }
@@ -194,7 +256,9 @@ Status TensorCache::receive(const remote::ManifestTensor& tensor, int fd, const 
   }
   if (::lseek(fd, static_cast<off_t>(size), SEEK_SET) < 0) return from_errno(errno, part);
   const auto take = [&](std::span<const std::byte> bytes) -> Status {
-    TRY(write_all(fd, bytes, part, tensor.size_bytes - size));
+    if (Status status = write_all(fd, bytes, part, tensor.size_bytes - size); !status.ok()) {
+      return cannot_store(std::move(status));
+    }
     sha.update(bytes);
     size += bytes.size();
     received_bytes_ += bytes.size();

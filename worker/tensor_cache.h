@@ -1,7 +1,8 @@
 // Tensors by digest: in a folder, and from the coordinator where the folder has them not.
 //
-// A tensor in the folder is complete and was right when it was stored; a later load hashes it once
-// more while it is read, so that a disk's error shows as such and not as a wrong answer.
+// A tensor in the folder is complete and was right when it was stored; each use hashes it once
+// more, and one that is damaged is removed and received again. Where nothing can be stored (a
+// read-only folder, a full disk), it says so once, and tensors go through memory.
 //
 // Threads: as TensorSource.
 #pragma once
@@ -27,30 +28,39 @@ class TensorCache final : public TensorSource {
               std::atomic<uint64_t>& received_bytes);
   ~TensorCache() override;
 
-  // Errors: DATA_LOSS for bytes that do not have the digest (what was stored of them is removed);
-  // RESOURCE_EXHAUSTED if the disk is full; those of the client.
+  // Errors: DATA_LOSS for bytes that do not have the digest after the transfer (what was stored of
+  // them is removed); those of the client.
   Status read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> out,
               std::stop_token stop) override;
   void release(const TensorInfo& tensor) override;
 
  private:
+  // Where the bytes are: in a file, or here.
   struct Reading {
     std::unique_ptr<MappedFile> file;
-    bool is_fresh = false;  // hashed a moment ago, when it came in
-    Sha256 sha;
-    uint64_t hashed_bytes = 0;
+    std::vector<std::byte> bytes;
   };
 
   Result<std::shared_ptr<Reading>> reading_of(const TensorInfo& tensor, std::stop_token stop);
+  Result<std::shared_ptr<Reading>> open(const remote::ManifestTensor& tensor,
+                                        const std::stop_token& stop);
+  Result<std::unique_ptr<MappedFile>> open_stored(const remote::ManifestTensor& tensor,
+                                                  const std::string& path,
+                                                  const std::stop_token& stop) const;
   Status fetch(const remote::ManifestTensor& tensor, const std::string& path, std::stop_token stop);
   Status receive(const remote::ManifestTensor& tensor, int fd, const std::string& part,
                  std::stop_token stop);
+  Result<std::vector<std::byte>> receive_into_memory(const remote::ManifestTensor& tensor,
+                                                     const std::stop_token& stop);
+  // Remembers and says that nothing can be stored; the status as it is.
+  Status cannot_store(Status why);
 
   const std::string folder_;
   const remote::ModelName model_;
   std::unordered_map<std::string, remote::ManifestTensor> manifest_;  // by name
   remote::WeightsClient& client_;
   std::atomic<uint64_t>& received_bytes_;
+  std::atomic<bool> can_store_ = true;
 
   Mutex mutex_;
   std::unordered_map<std::string, std::shared_ptr<Reading>> open_ STRATA_GUARDED_BY(mutex_);

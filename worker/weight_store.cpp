@@ -10,6 +10,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "runtime/base/digest.h"
 #include "runtime/base/log.h"
 #include "runtime/gguf/digest.h"
 #include "runtime/gguf/digest_file_cache.h"
@@ -45,6 +46,10 @@ std::vector<std::string> list_files(const std::vector<std::string>& folders, con
   return files;
 }
 
+std::string sha256_text(std::string_view text) {
+  return sha256_hex(std::as_bytes(std::span(text)));
+}
+
 std::string hex_of(const remote::ModelName& model) { return model.digest.substr(7); }
 
 Status write_file(const std::string& path, std::string_view bytes) {
@@ -54,7 +59,8 @@ Status write_file(const std::string& path, std::string_view bytes) {
   out.close();
   if (!out || std::rename(draft.c_str(), path.c_str()) != 0) {
     std::remove(draft.c_str());
-    return unavailable(fmt::format("cannot write {}", path), "is there space on that disk?");
+    return unavailable(fmt::format("cannot write {}", path),
+                       "is there space on that disk, and may this user write there?");
   }
   return ok_status();
 }
@@ -67,54 +73,47 @@ Result<std::string> read_file(const std::string& path) {
   return text.str();
 }
 
-// "digest size name" a line; a last line "end" tells that nothing is missing.
-std::string manifest_text(const std::vector<remote::ManifestTensor>& tensors) {
+// "digest size name" a line; then "header" with the header's digest, and "end" with that of all
+// before: what is damaged or cut short shows.
+std::string manifest_text(const remote::ModelHeader& model) {
   std::string text;
-  for (const remote::ManifestTensor& tensor : tensors) {
+  for (const remote::ManifestTensor& tensor : model.tensors) {
     text += fmt::format("{} {} {}\n", tensor.digest, tensor.size_bytes, tensor.name);
   }
-  return text + "end\n";
+  text += fmt::format("header {}\n", sha256_text(model.header));
+  return text + fmt::format("end {}\n", sha256_text(text));
 }
 
-std::optional<std::vector<remote::ManifestTensor>> parse_manifest(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<remote::ManifestTensor> tensors;
+// The stored model, if every byte of it is as it was when it was stored.
+std::optional<remote::ModelHeader> parse_stored(std::string header, const std::string& manifest) {
+  const size_t end = manifest.rfind("end ");
+  if (end == std::string::npos) return std::nullopt;
+  const std::string body = manifest.substr(0, end);
+  if (manifest.substr(end) != fmt::format("end {}\n", sha256_text(body))) return std::nullopt;
+  std::istringstream in(body);
+  remote::ModelHeader model;
   std::string line;
   while (std::getline(in, line)) {
-    if (line == "end") return tensors;
+    if (line == "header " + sha256_text(header)) {
+      model.header = std::move(header);
+      return model;
+    }
     const size_t first = line.find(' ');
     const size_t second = line.find(' ', first + 1);
     if (second == std::string::npos || !is_digest(std::string_view(line).substr(0, first))) break;
     remote::ManifestTensor tensor{line.substr(second + 1), line.substr(0, first), 0};
     std::from_chars(line.data() + first + 1, line.data() + second, tensor.size_bytes);
-    tensors.push_back(std::move(tensor));
+    model.tensors.push_back(std::move(tensor));
   }
   return std::nullopt;
 }
 
-}  // namespace
-
-std::vector<remote::ModelName> WeightStore::known_models() const {
-  DigestFileCache cache(options_.cache_folder + "/digests");
-  std::vector<remote::ModelName> models;
-  const auto is_model = [](const fs::path& path) { return path.extension() == ".gguf"; };
-  for (const std::string& path : list_files(options_.model_folders, is_model)) {
-    const auto file = GgufFile::open(path);
-    if (!file.ok()) continue;
-    std::vector<FileIdentity> identities;
-    for (size_t i = 0; i < file.value()->file_count(); ++i) {
-      identities.push_back(file.value()->file(i).identity());
-    }
-    if (!cache.find(identities)) continue;
-    DigestOptions options;
-    options.cache = &cache;
-    const auto digest = compute_digest(*file.value(), options);
-    if (!digest.ok()) continue;
-    remote::ModelName name{fs::path(path).filename().string(), "sha256:" + digest.value().model};
-    if (remote::check_model_name(name).ok()) models.push_back(std::move(name));
-  }
-  return models;
+Result<std::shared_ptr<GgufFile>> open_header(const remote::ModelHeader& model,
+                                              const std::string& name) {
+  return GgufFile::from_header(std::as_bytes(std::span(model.header)), name);
 }
+
+}  // namespace
 
 Result<std::shared_ptr<const GgufFile>> WeightStore::find_local(const remote::ModelName& model,
                                                                 std::stop_token stop) const {
@@ -146,15 +145,22 @@ Result<remote::ModelHeader> WeightStore::get_header(const remote::ModelName& mod
   const std::string folder = options_.cache_folder + "/models/" + hex_of(model);
   const auto manifest = read_file(folder + "/manifest");
   if (manifest.ok()) {
-    const auto header = read_file(folder + "/header.gguf");
-    const auto tensors = parse_manifest(manifest.value());
-    if (header.ok() && tensors) return remote::ModelHeader{header.value(), *tensors};
+    auto header = read_file(folder + "/header.gguf");
+    if (header.ok()) {
+      auto stored = parse_stored(std::move(header).value(), manifest.value());
+      if (stored && open_header(*stored, model.base_name).ok()) return *std::move(stored);
+    }
+    log::warn("{} is damaged: it is removed and received again", folder);
+    std::error_code error;
+    fs::remove_all(folder, error);
   }
   remote::ModelHeader received = TRY(client.get_model(model, stop));
+  TRY(open_header(received, model.base_name));
   std::error_code error;
   fs::create_directories(folder, error);
-  TRY(write_file(folder + "/header.gguf", received.header));
-  TRY(write_file(folder + "/manifest", manifest_text(received.tensors)));
+  Status stored = write_file(folder + "/header.gguf", received.header);
+  if (stored.ok()) stored = write_file(folder + "/manifest", manifest_text(received));
+  if (!stored.ok()) log::warn("{}; the model is used without being stored", stored.to_string());
   return received;
 }
 
@@ -171,8 +177,7 @@ Result<OpenedModel> WeightStore::open(const remote::ModelName& model, remote::We
       TRY(get_header(model, client, stop)
               .with_context(fmt::format("cannot get {}'s header", model.base_name)));
   OpenedModel opened;
-  opened.file =
-      TRY(GgufFile::from_header(std::as_bytes(std::span(header.header)), model.base_name));
+  opened.file = TRY(open_header(header, model.base_name));
   opened.source = std::make_unique<TensorCache>(options_.cache_folder + "/tensors", model,
                                                 header.tensors, client, received_bytes_);
   return opened;

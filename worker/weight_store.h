@@ -5,10 +5,12 @@
 //   3. the coordinator, whose bytes are checked against the manifest's digests and stored as in 2
 //
 // So a second load sends nothing, and a broken transfer goes on where it ended. Several workers of
-// one machine may share a cache folder: one receives a tensor, the others wait for it.
+// one machine may share a cache folder: one receives a tensor, the others wait for it. What is
+// stored is checked by digest at each use, and received again if it is damaged. A cache that cannot
+// be written is said so, and done without.
 //
 //   <cache>/digests/          digests of files in the folders (runtime/gguf/digest_file_cache.h)
-//   <cache>/models/<digest>/  header.gguf, manifest
+//   <cache>/models/<digest>/  header.gguf, manifest (with the digests of both)
 //   <cache>/tensors/<digest>  a tensor's bytes; "<digest>.part" while they come in
 //
 // Threads: any.
@@ -43,9 +45,6 @@ struct OpenedModel {
 class WeightStore {
  public:
   explicit WeightStore(WeightStoreOptions options) : options_(std::move(options)) {}
-
-  // Models in the folders whose digests are known without reading them.
-  std::vector<remote::ModelName> known_models() const;
 
   // Opens a model by base name and digest. `client`, which must outlive the result, is asked if no
   // folder has it. Computing the digest of a new file takes a while (1.5 GB/s a core).

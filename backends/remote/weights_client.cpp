@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
+#include <array>
+
 #include "backends/remote/wire.h"
 #include "runtime/base/mutex.h"
 #include "runtime/gguf/gguf_reader.h"
@@ -16,6 +18,7 @@ constexpr std::chrono::seconds kPieceTimeout{60};
 constexpr std::chrono::seconds kConnectTimeout{10};
 
 // Reads a stream of pieces to its end; every read has a deadline, and a stop request cancels it.
+// The next piece is on its way while the caller hashes and stores the one before.
 template <typename Piece>
 class PieceReader final : public grpc::ClientReadReactor<Piece> {
  public:
@@ -24,6 +27,7 @@ class PieceReader final : public grpc::ClientReadReactor<Piece> {
   void start() {
     this->AddHold();
     this->StartCall();
+    this->StartRead(&pieces_[arriving_]);
   }
 
   // True with the next piece in piece(), false after the last or an error.
@@ -31,22 +35,22 @@ class PieceReader final : public grpc::ClientReadReactor<Piece> {
     const std::stop_callback on_stop(stop, [this] { context_.TryCancel(); });
     {
       MutexLock lock(mutex_);
-      if (ended_) return false;
+      const auto deadline = std::chrono::steady_clock::now() + kPieceTimeout;
+      while (!have_ && !ended_) {
+        if (!changed_.wait_until(mutex_, deadline)) {
+          timed_out_ = true;
+          context_.TryCancel();
+          while (!have_ && !ended_) changed_.wait(mutex_);
+        }
+      }
+      if (!have_) return false;
       have_ = false;
     }
-    this->StartRead(&piece_);
-    MutexLock lock(mutex_);
-    const auto deadline = std::chrono::steady_clock::now() + kPieceTimeout;
-    while (!have_ && !ended_) {
-      if (!changed_.wait_until(mutex_, deadline)) {
-        timed_out_ = true;
-        context_.TryCancel();
-        while (!have_ && !ended_) changed_.wait(mutex_);
-      }
-    }
-    return have_;
+    arriving_ = 1 - arriving_;
+    this->StartRead(&pieces_[arriving_]);
+    return true;
   }
-  const Piece& piece() const { return piece_; }
+  const Piece& piece() const { return pieces_[1 - arriving_]; }
 
   // Ends the call if it has not ended, and waits for its status.
   Status finish(const std::stop_token& stop) {
@@ -80,7 +84,8 @@ class PieceReader final : public grpc::ClientReadReactor<Piece> {
 
  private:
   grpc::ClientContext& context_;
-  Piece piece_;
+  std::array<Piece, 2> pieces_;
+  size_t arriving_ = 0;  // the caller's
   Mutex mutex_;
   CondVar changed_;
   bool have_ STRATA_GUARDED_BY(mutex_) = false;
@@ -125,7 +130,7 @@ class Client final : public WeightsClient {
         stub_(v1::Weights::NewStub(channel_)) {}
 
   Result<ModelHeader> get_model(const ModelName& model, std::stop_token stop) override {
-    TRY(wait_connected(*channel_, coordinator_, "the coordinator", kConnectTimeout));
+    TRY(wait_connected(*channel_, coordinator_, "the coordinator", kConnectTimeout, stop));
     grpc::ClientContext context;
     add_credentials(context, token_, caller_);
     v1::ModelRequest request;
@@ -156,7 +161,7 @@ class Client final : public WeightsClient {
   Status get_tensor(const ModelName& model, const ManifestTensor& tensor, uint64_t offset,
                     const std::function<Status(std::span<const std::byte>)>& take,
                     std::stop_token stop) override {
-    TRY(wait_connected(*channel_, coordinator_, "the coordinator", kConnectTimeout));
+    TRY(wait_connected(*channel_, coordinator_, "the coordinator", kConnectTimeout, stop));
     grpc::ClientContext context;
     add_credentials(context, token_, caller_);
     v1::TensorsRequest request;

@@ -4,12 +4,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <unordered_map>
 
 #include "backends/remote/channel.h"
 #include "backends/remote/wire.h"
 #include "backends/remote/wire_fields.h"
+#include "runtime/base/mutex.h"
 #include "strata/v1/weights.grpc.pb.h"
 
 namespace strata::remote {
@@ -44,7 +46,8 @@ Status check_model(const Source& source, const v1::ModelName& asked) {
                                source.name.digest));
 }
 
-// Writes pieces one after another as gRPC takes them. Deletes itself when the call is done.
+// Writes pieces one after another as gRPC takes them, and reads the next one from the file while
+// the last is under way. Deletes itself when the call is done.
 template <typename Piece>
 class PieceWriter : public grpc::ServerWriteReactor<Piece> {
  public:
@@ -52,6 +55,7 @@ class PieceWriter : public grpc::ServerWriteReactor<Piece> {
     if (ok) {
       write_next();
     } else {
+      { const MutexLock lock(mutex_); }  // the next piece is ready: nobody works here any more
       this->Finish(grpc::Status(grpc::StatusCode::CANCELLED, "the worker takes no more"));
     }
   }
@@ -62,19 +66,39 @@ class PieceWriter : public grpc::ServerWriteReactor<Piece> {
   virtual Result<bool> fill(Piece& piece) = 0;
 
   void write_next() {
-    piece_.Clear();
-    const Result<bool> more = fill(piece_);
-    if (!more.ok()) {
-      this->Finish(to_grpc(more.status()));
-    } else if (!more.value()) {
-      this->Finish(grpc::Status::OK);
-    } else {
-      this->StartWrite(&piece_);
+    grpc::Status ended;
+    bool is_over = false;
+    {
+      // A write may be done before the next piece is ready.
+      const MutexLock lock(mutex_);
+      if (!is_prepared_) prepare();
+      is_over = is_over_;
+      ended = ended_;
+      if (!is_over) {
+        this->StartWrite(&pieces_[next_]);
+        next_ = 1 - next_;
+        prepare();
+      }
     }
+    // The last thing: the object may be gone before this returns.
+    if (is_over) this->Finish(ended);
   }
 
  private:
-  Piece piece_;
+  void prepare() STRATA_REQUIRES(mutex_) {
+    is_prepared_ = true;
+    pieces_[next_].Clear();
+    const Result<bool> more = fill(pieces_[next_]);
+    is_over_ = !more.ok() || !more.value();
+    if (!more.ok()) ended_ = to_grpc(more.status());
+  }
+
+  Mutex mutex_;
+  std::array<Piece, 2> pieces_ STRATA_GUARDED_BY(mutex_);
+  size_t next_ STRATA_GUARDED_BY(mutex_) = 0;
+  bool is_prepared_ STRATA_GUARDED_BY(mutex_) = false;
+  bool is_over_ STRATA_GUARDED_BY(mutex_) = false;
+  grpc::Status ended_ STRATA_GUARDED_BY(mutex_);
 };
 
 class Refusal final : public grpc::ServerWriteReactor<v1::ModelPiece> {
@@ -110,8 +134,6 @@ class ModelWriter final : public PieceWriter<v1::ModelPiece> {
       const TensorInfo& tensor = tensors[next_tensor_];
       v1::ManifestEntry* entry = piece.add_tensors();
       entry->set_name(tensor.name);
-      entry->set_dtype(static_cast<uint32_t>(tensor.dtype));
-      for (int d = 0; d < tensor.n_dims; ++d) entry->add_ne(tensor.ne[static_cast<size_t>(d)]);
       entry->set_digest("sha256:" + source_.digest.tensors[next_tensor_]);
       entry->set_size_bytes(tensor.size_bytes);
     }
