@@ -16,6 +16,7 @@
 #include "cli/template.h"
 #include "cli/tokenize.h"
 #include "cli/worker.h"
+#include "runtime/base/guarded_mapping.h"
 #include "runtime/base/log.h"
 
 namespace strata::cli {
@@ -55,6 +56,9 @@ int run(int argc, char** argv) {
   if (const Status status = log::configure("", context.log_level); !status.ok()) {
     report_error(status, context.json);
     return exit_usage;
+  }
+  if (const Status status = install_mapping_guard(); !status.ok()) {
+    return report_error(status, context.json);
   }
   try {
     const Status status = context.run ? context.run() : ok_status();

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,31 +21,9 @@ FileIdentity identity_of(const struct stat& info) {
       .mtime_ns = static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// The pages wholly inside [offset, offset + size), clamped to the file.
-struct PageRange {
-  uint64_t begin;
-  uint64_t size;
-};
-
-PageRange inner_pages(uint64_t offset, uint64_t size, uint64_t file_size) {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  if (offset >= file_size) return {0, 0};
-  const uint64_t end = size > file_size - offset ? file_size : offset + size;
-  const uint64_t first = (offset + page - 1) / page * page;
-  const uint64_t last = end / page * page;
-  return first < last ? PageRange{first, last - first} : PageRange{0, 0};
-}
-
 }  // namespace
 
-MappedFile::MappedFile(std::string path, int fd, const std::byte* data,
-                       const FileIdentity& identity)
-    : path_(std::move(path)), fd_(fd), data_(data), identity_(identity) {}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size());
-  close(fd_);
-}
+MappedFile::~MappedFile() { close(fd_); }
 
 Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -62,32 +39,33 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     return invalid_argument(fmt::format("'{}' is not a regular file", path));
   }
   const FileIdentity identity = identity_of(info);
-  const uint64_t size = identity.size;
-  void* data = nullptr;
-  if (size > 0) {
-    data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-      const int error = errno;
-      close(fd);
-      return from_errno(error, fmt::format("cannot map '{}'", path));
-    }
-  }
-  return std::unique_ptr<MappedFile>(
-      new MappedFile(path, fd, static_cast<const std::byte*>(data), identity));
+  return std::unique_ptr<MappedFile>(new MappedFile(path, fd, identity));
 }
 
-void MappedFile::will_need(uint64_t offset, uint64_t size) const {
-  const PageRange pages = inner_pages(offset, size, this->size());
-  if (pages.size > 0) {
-    madvise(const_cast<std::byte*>(data_) + pages.begin, pages.size, MADV_WILLNEED);
+std::span<const std::byte> MappedFile::bytes() const {
+  const MutexLock lock(mutex_);
+  if (whole_ == nullptr && size() > 0) {
+    auto mapping = GuardedMapping::map(fd_, 0, size(), path_);
+    if (mapping.ok()) whole_ = std::move(mapping).value();
   }
+  return whole_ != nullptr ? whole_->bytes() : std::span<const std::byte>();
 }
 
-void MappedFile::drop(uint64_t offset, uint64_t size) const {
-  const PageRange pages = inner_pages(offset, size, this->size());
-  if (pages.size > 0) {
-    madvise(const_cast<std::byte*>(data_) + pages.begin, pages.size, MADV_DONTNEED);
-  }
+void MappedFile::unmap() const {
+  const MutexLock lock(mutex_);
+  whole_.reset();
+}
+
+Status MappedFile::check_range(uint64_t offset, uint64_t size) const {
+  if (range_fits(offset, size, identity_.size)) return ok_status();
+  return Status(StatusCode::out_of_range,
+                fmt::format("'{}' has {} bytes, {} at {} were asked for", path_,
+                            human_count(identity_.size), size, offset));
+}
+
+Result<std::unique_ptr<GuardedMapping>> MappedFile::map(uint64_t offset, uint64_t size) const {
+  TRY(check_range(offset, size));
+  return GuardedMapping::map(fd_, offset, size, path_);
 }
 
 Status MappedFile::check_unchanged() const {
@@ -103,11 +81,7 @@ Status MappedFile::check_unchanged() const {
 }
 
 Status MappedFile::read(uint64_t offset, std::span<std::byte> out) const {
-  if (!range_fits(offset, out.size(), size())) {
-    return Status(StatusCode::out_of_range,
-                  fmt::format("'{}' has {} bytes, {} at {} were asked for", path_,
-                              human_count(size()), out.size(), offset));
-  }
+  TRY(check_range(offset, out.size()));
   while (!out.empty()) {
     const ssize_t got = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;

@@ -1,7 +1,8 @@
-// A file mapped read-only, of which single byte ranges can be given back.
+// A file that is read, or mapped: whole while its header is parsed, afterwards only the ranges that
+// somebody computes with.
 //
-// A stage reads only the ranges of its own layers: mapping costs address space, not memory, and
-// drop() tells the kernel that a range's pages are no longer wanted (after repacking, say).
+// Mappings are guarded (guarded_mapping.h): a file that is truncated while it is used gives an
+// error, not a signal.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,8 @@
 #include <span>
 #include <string>
 
+#include "runtime/base/guarded_mapping.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 
 namespace strata {
@@ -38,27 +41,31 @@ class MappedFile {
   uint64_t size() const { return identity_.size; }
   // As it was when the file was opened.
   const FileIdentity& identity() const { return identity_; }
-  std::span<const std::byte> bytes() const { return {data_, static_cast<size_t>(size())}; }
+  // The whole file, mapped at the first call. Empty if that is refused.
+  std::span<const std::byte> bytes() const;
+  // Gives the whole mapping back; spans of bytes() are of no use afterwards.
+  void unmap() const;
+  // A mapping of one range. Errors: OUT_OF_RANGE beyond the opened size; those of mmap.
+  Result<std::unique_ptr<GuardedMapping>> map(uint64_t offset, uint64_t size) const;
 
-  // Hints that [offset, offset + size) will be read soon.
-  void will_need(uint64_t offset, uint64_t size) const;
-  // Gives back the pages that lie wholly inside the range; a later read maps them again.
-  void drop(uint64_t offset, uint64_t size) const;
   // FAILED_PRECONDITION "model changed on disk" if the file was truncated, replaced in place or
-  // rewritten since it was opened. Reading a mapping past a truncation raises SIGBUS, so callers
-  // check before they read a large range.
+  // rewritten since it was opened. Whoever read a mapping asks afterwards: what was gone was read
+  // as zeros.
   Status check_unchanged() const;
   // Copies [offset, offset + out.size()) by reading, not through the mapping: safe for a file that
   // may be truncated meanwhile. Errors: as check_unchanged(); OUT_OF_RANGE beyond the opened size.
   Status read(uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  MappedFile(std::string path, int fd, const std::byte* data, const FileIdentity& identity);
+  MappedFile(std::string path, int fd, const FileIdentity& identity)
+      : path_(std::move(path)), fd_(fd), identity_(identity) {}
+  Status check_range(uint64_t offset, uint64_t size) const;
 
-  std::string path_;
-  int fd_;
-  const std::byte* data_;  // null for an empty file
-  FileIdentity identity_;
+  const std::string path_;
+  const int fd_;
+  const FileIdentity identity_;
+  mutable Mutex mutex_;
+  mutable std::unique_ptr<GuardedMapping> whole_ STRATA_GUARDED_BY(mutex_);
 };
 
 }  // namespace strata

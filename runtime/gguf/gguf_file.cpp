@@ -34,8 +34,6 @@ Result<std::shared_ptr<GgufFile>> GgufFile::open(const std::string& path) {
   model->path_ = path;
   std::vector<GgufHeader> headers;
   for (ModelPart& part : parts) {
-    // The metadata was copied: its pages need not stay.
-    part.file->drop(0, part.header.header_bytes);
     model->file_names_.push_back(part.file->path());
     model->files_.push_back(std::move(part.file));
     headers.push_back(std::move(part.header));

@@ -1,6 +1,6 @@
 // A model as others see it: metadata, tensors by name, and where each one's bytes lie.
 //
-// Made from a file (or a whole split set), mapped and never slurped; or from a header alone, which
+// Made from a file (or a whole split set), never slurped; or from a header alone, which
 // is what a worker without the file gets over the wire. Both have passed the same checks.
 #pragma once
 
@@ -53,8 +53,8 @@ class GgufFile {
   size_t file_count() const { return files_.size(); }
   // Requires: index < file_count().
   const MappedFile& file(size_t index) const;
-  // The tensor's bytes, in the mapping. Reading them after the file was truncated raises SIGBUS:
-  // ask check_unchanged() first, or use MappedFile::read(). Requires: has_data(), one of tensors().
+  // The tensor's bytes, in a mapping of the whole file: for tests and tools; whoever loads a model
+  // reads, or maps ranges. Requires: has_data(), one of tensors().
   std::span<const std::byte> tensor_bytes(const TensorInfo& tensor) const;
   // FAILED_PRECONDITION "model changed on disk" if a part was truncated or rewritten since open().
   Status check_unchanged() const;

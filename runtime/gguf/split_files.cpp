@@ -25,7 +25,11 @@ std::optional<uint32_t> five_digits(std::string_view text) {
 Result<ModelPart> open_part(const std::string& path) {
   ModelPart part;
   part.file = TRY(MappedFile::open(path));
-  part.header = TRY(parse_header(part.file->bytes(), path));
+  Result<GgufHeader> header = parse_header(part.file->bytes(), path);
+  // What was cut off meanwhile was read as zeros.
+  TRY(part.file->check_unchanged());
+  part.file->unmap();
+  part.header = TRY(std::move(header));
   return part;
 }
 

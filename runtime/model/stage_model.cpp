@@ -279,6 +279,7 @@ Result<std::span<const float>> StageModel::run(const StageBatch& batch) {
   impl_->output.resize(static_cast<size_t>(stage->output->element_count()));
   TRY(impl_->scheduler->read_output(*stage->output,
                                     std::as_writable_bytes(std::span<float>(impl_->output))));
+  TRY(impl_->weights->check_unchanged());
   return std::span<const float>(impl_->output);
 }
 

@@ -24,6 +24,8 @@ constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 // whole groups.
 constexpr uint64_t kPieceRows = 64;
 constexpr int kLoadThreadsMax = 16;
+// Unused bytes between two tensors that are mapped along: a norm, padding.
+constexpr uint64_t kMappedGapMax = uint64_t{64} << 10;
 
 class FileSource final : public TensorSource {
  public:
@@ -34,9 +36,7 @@ class FileSource final : public TensorSource {
     if (stop.stop_requested()) return cancelled("the load was cancelled");
     return file_->file(tensor.file_index).read(tensor.offset + offset, out);
   }
-  void release(const TensorInfo& tensor) override {
-    file_->file(tensor.file_index).drop(tensor.offset, tensor.size_bytes);
-  }
+  void release(const TensorInfo&) override {}
 
  private:
   std::shared_ptr<const GgufFile> file_;
@@ -171,8 +171,8 @@ std::unique_ptr<TensorSource> make_file_source(std::shared_ptr<const GgufFile> f
 }
 
 Result<std::vector<PlannedTensor>> plan_weights(const GgufFile& file, const Hparams& hparams,
-                                                const LayerRange& range,
-                                                const Placement& placement) {
+                                                const LayerRange& range, const Placement& placement,
+                                                bool mapped) {
   const TensorTable table = TRY(make_tensor_table(hparams));
   TRY(table.check(file));
   std::vector<PlannedTensor> plan;
@@ -188,7 +188,13 @@ Result<std::vector<PlannedTensor>> plan_weights(const GgufFile& file, const Hpar
     planned.memory = source.use == TensorUse::vector || planned.tensor.ne[1] == 1
                          ? &planned.device->compute_buffer_type()
                          : planned.device->weight_buffer_types().front();
+    if (mapped && source.use != TensorUse::vector && file.has_data()) {
+      const auto buffer = TRY(planned.device->wrap_host({}, nullptr));
+      planned.is_mapped = buffer != nullptr;
+      if (buffer != nullptr) planned.memory = &buffer->type();
+    }
     TRY(check_supported(file, planned));
+    if (planned.is_mapped) continue;
     planned.size_bytes =
         align_up(planned.memory->allocation_size(planned.tensor), planned.memory->alignment());
   }
@@ -208,23 +214,23 @@ Result<std::shared_ptr<Weights>> Weights::load(std::shared_ptr<const GgufFile> f
     file_source = make_file_source(file);
     source = file_source.get();
   }
-  std::vector<PlannedTensor> plan = TRY(plan_weights(*file, hparams, range, placement));
+  std::vector<PlannedTensor> plan =
+      TRY(plan_weights(*file, hparams, range, placement, options.mapped));
   std::shared_ptr<Weights> weights(new Weights());
   weights->file_ = file;
+  TRY(weights->map(plan));
   std::map<const BufferType*, LinearAllocator> pools;
   std::vector<LoadItem> items;
   for (PlannedTensor& planned : plan) {
     Tensor& tensor = weights->tensors_.emplace_back(std::move(planned.tensor));
     weights->by_name_.emplace(tensor.name, &tensor);
-    if (options.mapped && planned.source.use != TensorUse::vector && file->has_data()) {
-      std::unique_ptr<Buffer> buffer =
-          TRY(planned.device->wrap_host(file->tensor_bytes(*planned.source.info), file));
-      if (buffer != nullptr) {
-        buffer->usage = BufferUsage::weights;
-        place(tensor, *buffer, 0);
-        weights->buffers_.push_back(std::move(buffer));
-        continue;
-      }
+    if (planned.is_mapped) {
+      const auto bytes = weights->mapped_bytes_of(*planned.source.info);
+      std::unique_ptr<Buffer> buffer = TRY(planned.device->wrap_host(bytes, file));
+      buffer->usage = BufferUsage::weights;
+      place(tensor, *buffer, 0);
+      weights->buffers_.push_back(std::move(buffer));
+      continue;
     }
     pools.try_emplace(planned.memory, *planned.memory).first->second.add(tensor);
     items.push_back({planned.source.info, &tensor});
@@ -237,6 +243,52 @@ Result<std::shared_ptr<Weights>> Weights::load(std::shared_ptr<const GgufFile> f
   }
   TRY(ParallelLoader(*source, items, options).run());
   return weights;
+}
+
+// Ranges of tensors that touch or nearly do are one mapping.
+Status Weights::map(std::span<const PlannedTensor> plan) {
+  for (const PlannedTensor& planned : plan) {  // in file order
+    if (!planned.is_mapped) continue;
+    const TensorInfo& tensor = *planned.source.info;
+    if (!mapped_.empty() && mapped_.back().file_index == tensor.file_index &&
+        tensor.offset - (mapped_.back().offset + mapped_.back().size) < kMappedGapMax) {
+      mapped_.back().size = tensor.offset + tensor.size_bytes - mapped_.back().offset;
+    } else {
+      mapped_.push_back({tensor.file_index, tensor.offset, tensor.size_bytes, nullptr});
+    }
+  }
+  for (MappedPart& part : mapped_) {
+    part.mapping = TRY(file_->file(part.file_index).map(part.offset, part.size));
+  }
+  return ok_status();
+}
+
+std::span<const std::byte> Weights::mapped_bytes_of(const TensorInfo& tensor) const {
+  const auto after =
+      std::upper_bound(mapped_.begin(), mapped_.end(), std::pair(tensor.file_index, tensor.offset),
+                       [](const auto& at, const auto& part) {
+                         return at < std::pair(part.file_index, part.offset);
+                       });
+  const MappedPart& part = *std::prev(after);
+  return part.mapping->bytes().subspan(static_cast<size_t>(tensor.offset - part.offset),
+                                       static_cast<size_t>(tensor.size_bytes));
+}
+
+uint64_t Weights::mapped_bytes() const {
+  uint64_t sum = 0;
+  for (const MappedPart& part : mapped_) sum += part.mapping->mapped_bytes();
+  return sum;
+}
+
+Status Weights::check_unchanged() const {
+  if (mapped_.empty()) return ok_status();
+  TRY(file_->check_unchanged());
+  for (const MappedPart& part : mapped_) {
+    if (!part.mapping->has_faulted()) continue;
+    return data_loss(fmt::format("{}: a part of the file could not be read", file_->path()),
+                     "check that disk, or run without --mapped");
+  }
+  return ok_status();
 }
 
 Tensor* Weights::find(std::string_view name) const {

@@ -2,9 +2,10 @@
 //
 // Which tensors a layer range needs, and their shapes, the architecture declares (tensor_table.h).
 // Two-dimensional weights go to the device's best weight memory that takes them (the CPU's repacks
-// them), vectors to its compute memory, or all of them stay in the mapped file. Several threads
-// read and repack; a tensor's file pages are given back once it is loaded, so a load needs little
-// more than its result. Tied embeddings are held once.
+// them), vectors to its compute memory; or two-dimensional ones stay in the file, of which just
+// those ranges are then mapped. Several threads read and repack; a tensor's file pages are given
+// back once it is loaded, so a load needs little more than its result. Tied embeddings are held
+// once.
 //
 // Threads: load() from any thread; the result is immutable and shared.
 #pragma once
@@ -72,6 +73,7 @@ struct PlannedTensor {
   StageTensor source;
   Device* device = nullptr;
   const BufferType* memory = nullptr;
+  bool is_mapped = false;   // stays in the file, and costs no memory of ours
   Tensor tensor;            // not placed
   uint64_t size_bytes = 0;  // in that memory, padding included
 };
@@ -80,8 +82,8 @@ struct PlannedTensor {
 // unknown tensors of the whole model; UNIMPLEMENTED for a type that the device does not compute
 // with.
 Result<std::vector<PlannedTensor>> plan_weights(const GgufFile& file, const Hparams& hparams,
-                                                const LayerRange& range,
-                                                const Placement& placement);
+                                                const LayerRange& range, const Placement& placement,
+                                                bool mapped = false);
 
 class Weights {
  public:
@@ -94,12 +96,30 @@ class Weights {
 
   // Null if the stage has no such tensor (an optional bias, another stage's layer).
   Tensor* find(std::string_view name) const;
+  // Memory taken; what stays in the file is not counted.
   uint64_t size_bytes() const { return size_bytes_; }
+  // Address space of the file's ranges that are mapped: whole pages.
+  uint64_t mapped_bytes() const;
+  // FAILED_PRECONDITION "model changed on disk" if weights are mapped and the file is not what it
+  // was: asked after each use, since what is gone is read as zeros.
+  Status check_unchanged() const;
 
  private:
   Weights() = default;
 
-  std::shared_ptr<const GgufFile> file_;  // mapped buffers point into it
+  Status map(std::span<const PlannedTensor> plan);
+  std::span<const std::byte> mapped_bytes_of(const TensorInfo& tensor) const;
+
+  // A part of a file; sorted by file and offset.
+  struct MappedPart {
+    uint32_t file_index = 0;
+    uint64_t offset = 0;
+    uint64_t size = 0;
+    std::unique_ptr<GuardedMapping> mapping;
+  };
+
+  std::shared_ptr<const GgufFile> file_;
+  std::vector<MappedPart> mapped_;  // before the buffers that point into it
   std::deque<Tensor> tensors_;
   std::unordered_map<std::string_view, Tensor*> by_name_;
   std::vector<std::unique_ptr<Buffer>> buffers_;

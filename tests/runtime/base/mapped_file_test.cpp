@@ -38,8 +38,7 @@ TEST_F(MappedFileTest, MapsAndReadsTheSameBytes) {
   std::vector<std::byte> out(1000);
   ASSERT_TRUE(file->read(5000, out).ok());
   EXPECT_EQ(out[999], static_cast<std::byte>(5999 % 251));
-  file->drop(0, file->size());
-  file->will_need(0, file->size());
+  file->unmap();
   EXPECT_EQ(file->bytes()[4097], static_cast<std::byte>(4097 % 251));
 }
 
@@ -50,6 +49,7 @@ TEST_F(MappedFileTest, RefusesARangeOutsideTheFile) {
   EXPECT_TRUE(file->read(50, out).ok());
   EXPECT_EQ(file->read(51, out).code(), StatusCode::out_of_range);
   EXPECT_EQ(file->read(~uint64_t{0}, out).code(), StatusCode::out_of_range);
+  EXPECT_EQ(file->map(50, 51).status().code(), StatusCode::out_of_range);
 }
 
 TEST_F(MappedFileTest, AnEmptyFileHasNoBytes) {

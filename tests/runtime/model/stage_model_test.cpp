@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
 #include <numeric>
 
 #include "backends/backends.h"
+#include "runtime/base/guarded_mapping.h"
+#include "tests/support/temp_dir.h"
 
 namespace strata {
 namespace {
@@ -186,20 +190,54 @@ TEST_F(StageModelTest, RefusesOptionsThatMakeNoSense) {
     change(options);
     return StageModel::load(file_, options).status().to_string();
   };
-  EXPECT_THAT(error([](StageOptions& o) { o.range = {2, 1, false, false}; }),
+  EXPECT_THAT(error([](StageOptions& o) {
+                o.range = {2, 1, false, false};
+              }),
               HasSubstr("layers [2, 1) of a model with 3"));
   EXPECT_THAT(error([](StageOptions& o) { o.range.end = INT32_MAX; }), HasSubstr("with 3"));
-  EXPECT_THAT(error([](StageOptions& o) { o.range = {1, 1, false, false}; }),
+  EXPECT_THAT(error([](StageOptions& o) {
+                o.range = {1, 1, false, false};
+              }),
               HasSubstr("without layers"));
   EXPECT_THAT(error([](StageOptions& o) { o.kv.type = DType::q6_k; }), HasSubstr("KV type Q6_K"));
   EXPECT_THAT(error([](StageOptions& o) { o.kv.group_blocks = {0}; }), HasSubstr("0 KV blocks"));
-  EXPECT_THAT(error([](StageOptions& o) { o.kv.group_blocks = {1, 1}; }),
+  EXPECT_THAT(error([](StageOptions& o) {
+                o.kv.group_blocks = {1, 1};
+              }),
               HasSubstr("for 2 KV groups, the model has 1"));
   EXPECT_THAT(error([](StageOptions& o) { o.max_context = 0; }), HasSubstr("max_context is 0"));
   EXPECT_THAT(error([](StageOptions& o) { o.devices.clear(); }), HasSubstr("without a device"));
   open("gpt2");
   EXPECT_THAT(error([](StageOptions& o) { o.max_context = 257; }),
               HasSubstr("max_context is 257, must be 1 to 256"));
+}
+
+// With weights in the mapped file: the same bits, and an error as soon as the file is another.
+TEST_F(StageModelTest, AFileThatIsCutOffWhileItIsMappedIsAnError) {
+  ASSERT_TRUE(install_mapping_guard().ok());
+  const auto expected = run(*load(), TestBatch(hparams_, 0, 20, {0, 1}).batch());
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/m.gguf";
+  for (const uint64_t left : {uint64_t{0}, uint64_t{100'000}, UINT64_MAX}) {
+    std::filesystem::copy(model_path("llama"), path,
+                          std::filesystem::copy_options::overwrite_existing);
+    file_ = *GgufFile::open(path);
+    options_.load.mapped = true;
+    const auto model = load();
+    EXPECT_EQ(run(*model, TestBatch(hparams_, 0, 20, {0, 1}).batch()), expected);
+    if (left == UINT64_MAX) {  // as long as before, but written anew
+      std::filesystem::last_write_time(
+          path, std::filesystem::last_write_time(path) + std::chrono::seconds(1));
+    } else {
+      std::filesystem::resize_file(path, left);
+    }
+    for (int again = 0; again < 2; ++again) {
+      const auto output = model->run(TestBatch(hparams_, 0, 20, {0, 1}).batch());
+      ASSERT_FALSE(output.ok()) << left;
+      EXPECT_EQ(output.status().code(), StatusCode::failed_precondition);
+      EXPECT_THAT(output.status().message(), HasSubstr("model changed on disk"));
+    }
+  }
 }
 
 TEST_F(StageModelTest, IsEstimatedExactly) {
@@ -218,6 +256,12 @@ TEST_F(StageModelTest, IsEstimatedExactly) {
         << name;
     EXPECT_EQ(estimate->compute, model->compute_bytes()) << name;
   }
+  options_.load.mapped = true;
+  const auto mapped = StageModel::estimate(*file_, options_);
+  EXPECT_EQ(
+      mapped->total(), load()->weights_bytes() + mapped->compute + [&] {
+        return std::accumulate(mapped->layer_kv.begin(), mapped->layer_kv.end(), uint64_t{0});
+      }());
 }
 
 }  // namespace

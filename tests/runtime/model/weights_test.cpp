@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "backends/backends.h"
@@ -241,8 +243,49 @@ TEST_F(WeightsTest, CostNothingWhenTheyAreMapped) {
   const auto weights = load(file, kWhole, nullptr, options);
   ASSERT_TRUE(weights.ok()) << weights.status().to_string();
   EXPECT_LT((*weights)->size_bytes(), file->tensor_bytes_total() / 10) << "vectors only";
-  const TensorInfo* info = file->find_tensor("output.weight");
-  EXPECT_EQ((*weights)->find("output.weight")->data, file->tensor_bytes(*info).data());
+  const auto copied = load(file);
+  for (const TensorInfo& info : file->tensors()) {
+    EXPECT_EQ(bytes_of(*(*weights)->find(info.name)), bytes_of(*(*copied)->find(info.name)));
+  }
+  EXPECT_EQ((*copied)->mapped_bytes(), 0u);
+}
+
+// Bytes of address space in which a file is mapped, as the kernel says.
+uint64_t mapped_of(const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  uint64_t sum = 0;
+  std::string line;
+  while (std::getline(maps, line)) {
+    if (!line.ends_with(path)) continue;
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    EXPECT_EQ(std::sscanf(line.c_str(), "%lx-%lx", &begin, &end), 2) << line;
+    sum += end - begin;
+  }
+  return sum;
+}
+
+TEST_F(WeightsTest, OnlyTheirRangesAreMapped) {
+  // Large enough for several pages a layer.
+  const std::string path = folder_.path() + "/copy.gguf";
+  std::filesystem::copy(std::string(STRATA_TEST_DATA) + "/models/llama.gguf", path);
+  const std::shared_ptr<GgufFile> file = *GgufFile::open(path);
+  EXPECT_EQ(mapped_of(path), 0u) << "the header was copied";
+  LoadOptions options;
+  options.mapped = true;
+  {
+    const auto whole = *load(file, {0, 3, true, true}, nullptr, options);
+    EXPECT_EQ(mapped_of(path), whole->mapped_bytes());
+    EXPECT_GT(whole->mapped_bytes(), file->tensor_bytes_total() * 9 / 10);
+  }
+  const auto middle = *load(file, {1, 2, false, false}, nullptr, options);
+  EXPECT_EQ(mapped_of(path), middle->mapped_bytes());
+  uint64_t wanted = 0;
+  for (const TensorInfo& info : file->tensors()) {
+    if (info.name.starts_with("blk.1.")) wanted += info.size_bytes;
+  }
+  EXPECT_LT(middle->mapped_bytes(), wanted + 4 * 4096);
+  EXPECT_GT(middle->mapped_bytes(), wanted / 2);
 }
 
 }  // namespace
