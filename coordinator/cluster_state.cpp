@@ -25,9 +25,12 @@ PlannerNode planner_node(const Member& member) {
   PlannerNode node;
   node.name = member.hello.name;
   node.memory_bytes = member.hello.memory_limit_bytes;
+  node.memory_is_stated = member.hello.memory_is_stated;
+  node.host = member.hello.host_id;
   for (const remote::DeviceReport& device : member.hello.devices) {
     if (!node.device.empty()) node.device += " + ";
     node.device += device.name;
+    if (device.kind == DeviceKind::cpu) node.host_bytes = device.memory.free_bytes / 10 * 9;
     if (device.speed.read_bytes_per_s > node.read_bytes_per_s) {
       node.read_bytes_per_s = device.speed.read_bytes_per_s;
       node.int8_ops_per_s = device.speed.int8_ops_per_s;

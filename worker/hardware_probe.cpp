@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,12 +11,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <thread>
 
 #include "backends/cpu/cpu_probe.h"
 #include "backends/cpu/isa.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/digest.h"
 #include "runtime/base/log.h"
 
 namespace strata::worker {
@@ -96,6 +99,20 @@ Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& re
     reports.push_back(std::move(report));
   }
   return reports;
+}
+
+std::string host_id() {
+  std::ifstream boot_file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  if (!std::getline(boot_file, boot)) return "";
+  std::ifstream machine_file("/etc/machine-id");
+  std::string machine;
+  std::getline(machine_file, machine);
+  struct stat limits {};
+  if (::stat("/sys/fs/cgroup", &limits) != 0) limits = {};
+  const std::string text =
+      fmt::format("strata host {} {} {} {}", boot, machine, limits.st_dev, limits.st_ino);
+  return sha256_hex(std::as_bytes(std::span(text))).substr(0, 32);
 }
 
 }  // namespace strata::worker

@@ -29,4 +29,9 @@ Result<DeviceSpeed> parse_speed(const std::string& text);
 Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& registry,
                                                         const ProbeRequest& request);
 
+// Equal in processes that share the memory which host_memory() reports: the same host, since it
+// was booted, and the same limit of a container. A digest, since the ids of a machine are nobody
+// else's business; 32 hex digits, or empty where the kernel does not say.
+std::string host_id();
+
 }  // namespace strata::worker

@@ -81,7 +81,9 @@ class WorkerImpl final : public Worker {
     request.speed = options_.speed;
     request.lock_folder = options_.cache_folder;
     devices_ = TRY(probe_devices(registry_, request));
-    if (options_.memory_limit_bytes == 0) {
+    host_id_ = host_id();
+    memory_is_stated_ = options_.memory_limit_bytes != 0;
+    if (!memory_is_stated_) {
       for (const remote::DeviceReport& device : devices_) {
         options_.memory_limit_bytes += device.memory.free_bytes / 10 * 9;
       }
@@ -211,8 +213,9 @@ class WorkerImpl final : public Worker {
     hello.version = remote::kProtocolVersion;
     hello.listen_address = server_->address().text();
     hello.devices = devices_;
-    hello.models = store_.known_models();
+    hello.host_id = host_id_;
     hello.memory_limit_bytes = options_.memory_limit_bytes;
+    hello.memory_is_stated = memory_is_stated_;
     hello.last_epoch = host_->last_epoch();
     hello.threads = options_.threads;
     hello.process_id = static_cast<uint64_t>(::getpid());
@@ -274,6 +277,8 @@ class WorkerImpl final : public Worker {
 
   DeviceRegistry registry_;
   std::vector<remote::DeviceReport> devices_;
+  std::string host_id_;
+  bool memory_is_stated_ = false;
   WeightStore store_;
   std::unique_ptr<StageHost> host_;
   std::string token_;

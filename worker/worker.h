@@ -27,8 +27,9 @@ struct WorkerOptions {
   remote::Address coordinator;
   remote::Address listen{"127.0.0.1", 0};
   std::string name;
-  uint32_t threads = 0;             // 0: one for each core that this process may use
-  uint64_t memory_limit_bytes = 0;  // 0: what is free now, less a tenth
+  uint32_t threads = 0;  // 0: one for each core that this process may use
+  // 0: what is free now, less a tenth; shared with the other workers of the host that have 0 here.
+  uint64_t memory_limit_bytes = 0;
   std::vector<std::string> model_folders;
   std::string cache_folder;
   // The cluster's token; asked before each attempt to join, since a coordinator that starts later

@@ -84,8 +84,10 @@ struct Hello {
   Version version;
   std::string listen_address;  // a wildcard host means: at the address the stream comes from
   std::vector<DeviceReport> devices;
-  std::vector<ModelName> models;    // found in its --models folders
+  // Equal for workers whose CPU devices are the same memory: 32 hex digits, or empty if not known.
+  std::string host_id;
   uint64_t memory_limit_bytes = 0;  // of weights, cache and activations together
+  bool memory_is_stated = false;    // by a person; else it is most of what was free at the start
   uint64_t last_epoch = 0;          // the highest it has seen
   uint32_t threads = 0;
   uint64_t process_id = 0;

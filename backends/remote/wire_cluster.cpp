@@ -2,19 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "backends/remote/channel.h"
 #include "backends/remote/wire.h"
 #include "backends/remote/wire_fields.h"
+#include "runtime/model/kv_cache.h"
 
 namespace strata::remote {
 namespace {
 
 constexpr int kDevicesMax = 256;
-constexpr int kModelsMax = 4096;
 constexpr int kGroupsMax = 1024;
-constexpr std::array<std::string_view, 4> kKvTypes = {"f32", "f16", "q8_0", "q4_0"};
 
 template <typename... Cases>
 struct Overloaded : Cases... {
@@ -27,8 +25,9 @@ void put(const Hello& hello, v1::Hello& out) {
   put_version(hello.version, *out.mutable_version());
   out.set_listen_address(hello.listen_address);
   for (const DeviceReport& device : hello.devices) put_device(device, *out.add_devices());
-  for (const ModelName& model : hello.models) *out.add_models() = to_proto(model);
+  out.set_host_id(hello.host_id);
   out.set_memory_limit_bytes(hello.memory_limit_bytes);
+  out.set_memory_is_stated(hello.memory_is_stated);
   out.set_last_epoch(hello.last_epoch);
   out.set_threads(hello.threads);
   out.set_process_id(hello.process_id);
@@ -36,13 +35,13 @@ void put(const Hello& hello, v1::Hello& out) {
   put_range(hello.held_range, *out.mutable_held_range());
 }
 
-Status check_identity(const std::string& identity) {
+Status check_identity(const std::string& identity, std::string_view what) {
   const bool good =
       identity.size() == 32 && std::all_of(identity.begin(), identity.end(), [](char c) {
         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
       });
   return good ? ok_status()
-              : invalid_argument("hello: the identity is not 32 lower-case hex digits");
+              : invalid_argument(fmt::format("hello: {} is not 32 lower-case hex digits", what));
 }
 
 Result<FromWorker> take(const v1::Hello& in) {
@@ -54,18 +53,19 @@ Result<FromWorker> take(const v1::Hello& in) {
   if (hello.version.major == kProtocolVersion.major) TRY(check_node_name(hello.name));
   hello.name = peer_text(hello.name);
   hello.identity = in.identity();
-  TRY(check_identity(hello.identity));
+  TRY(check_identity(hello.identity, "the identity"));
+  hello.host_id = in.host_id();
+  if (!hello.host_id.empty()) TRY(check_identity(hello.host_id, "the host id"));
   const Address listen = TRY(
       parse_address(in.listen_address(), AddressUse::dial).with_context("hello: listen_address"));
   hello.listen_address = listen.text();
-  if (in.devices_size() > kDevicesMax || in.models_size() > kModelsMax) {
-    return invalid_argument(fmt::format("hello: {} devices and {} models; at most {} and {}",
-                                        in.devices_size(), in.models_size(), kDevicesMax,
-                                        kModelsMax));
+  if (in.devices_size() > kDevicesMax) {
+    return invalid_argument(
+        fmt::format("hello: {} devices are more than {}", in.devices_size(), kDevicesMax));
   }
   for (const v1::Device& device : in.devices()) hello.devices.push_back(TRY(take_device(device)));
-  for (const v1::ModelName& model : in.models()) hello.models.push_back(TRY(from_proto(model)));
   hello.memory_limit_bytes = in.memory_limit_bytes();
+  hello.memory_is_stated = in.memory_is_stated();
   hello.last_epoch = in.last_epoch();
   hello.threads = in.threads();
   hello.process_id = in.process_id();
@@ -116,9 +116,8 @@ Result<LoadStage> take(const v1::LoadStage& in) {
   load.model = TRY(from_proto(in.model()).with_context("load_stage"));
   load.range = TRY(take_range(in.range()).with_context("load_stage"));
   load.kv_type = in.kv_type();
-  if (std::find(kKvTypes.begin(), kKvTypes.end(), load.kv_type) == kKvTypes.end()) {
-    return invalid_argument(fmt::format("load_stage: kv_type '{}' is not f32, f16, q8_0 or q4_0",
-                                        peer_text(load.kv_type)));
+  if (const auto type = kv_type_from_name(peer_text(load.kv_type)); !type.ok()) {
+    return type.status().with_context("load_stage");
   }
   if (in.blocks_per_group_size() > kGroupsMax) {
     return invalid_argument(fmt::format("load_stage: {} KV groups are more than {}",

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "runtime/base/check.h"
+#include "runtime/graph/ops.h"
 
 namespace strata::coordinator {
 namespace {
@@ -14,7 +16,7 @@ constexpr double kPlainInt8OpsPerS = 200e9;
 // gRPC on loopback, where nothing was measured.
 constexpr double kPlainHopUs = 150;
 
-constexpr uint64_t kBlockPositionsOfKv = 16;
+constexpr uint64_t kBlockPositionsOfKv = ops::kKvBlockPositions;
 
 bool known(double value) { return std::isfinite(value) && value > 0; }
 
@@ -38,6 +40,31 @@ std::vector<PlannerNode> with_known_speeds(std::vector<PlannerNode> nodes) {
   fill_unknown(nodes, &PlannerNode::read_bytes_per_s, kPlainReadBytesPerS);
   fill_unknown(nodes, &PlannerNode::int8_ops_per_s, kPlainInt8OpsPerS);
   fill_unknown(nodes, &PlannerNode::hop_us, kPlainHopUs);
+  return nodes;
+}
+
+std::vector<PlannerNode> with_shared_hosts(std::vector<PlannerNode> nodes) {
+  struct Host {
+    uint64_t bytes = 0;   // the most that any node saw: later ones see what earlier ones left
+    uint64_t stated = 0;  // of it, for nodes with a stated memory
+    uint64_t sharers = 0;
+  };
+  std::map<std::string, Host> hosts;
+  for (const PlannerNode& node : nodes) {
+    Host& host = hosts[node.host];
+    host.bytes = std::max(host.bytes, node.host_bytes);
+    if (node.memory_is_stated) {
+      host.stated += std::min(node.memory_bytes, UINT64_MAX - host.stated);
+    } else {
+      ++host.sharers;
+    }
+  }
+  for (PlannerNode& node : nodes) {
+    const Host& host = hosts[node.host];
+    if (node.host.empty() || node.memory_is_stated || node.host_bytes == 0) continue;
+    const uint64_t rest = host.bytes - std::min(host.bytes, host.stated);
+    node.memory_bytes = std::min(node.memory_bytes, rest / host.sharers);
+  }
   return nodes;
 }
 

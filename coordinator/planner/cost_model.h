@@ -19,16 +19,24 @@ namespace strata::coordinator {
 // A node as the planner sees it. Zero, negative and non-finite speeds count as unknown.
 struct PlannerNode {
   std::string name;
-  std::string device;           // for people
-  uint64_t memory_bytes = 0;    // that a stage may use
-  double read_bytes_per_s = 0;  // weights from memory
-  double int8_ops_per_s = 0;    // multiply and add count as two
-  double hop_us = 0;            // to hand a step on; 0: unknown
+  std::string device;         // for people
+  uint64_t memory_bytes = 0;  // that a stage may use
+  // Nodes with the same non-empty host share its memory, of which so much was free for them.
+  std::string host = {};
+  uint64_t host_bytes = 0;
+  bool memory_is_stated = false;  // memory_bytes, by a person: not shared out
+  double read_bytes_per_s = 0;    // weights from memory
+  double int8_ops_per_s = 0;      // multiply and add count as two
+  double hop_us = 0;              // to hand a step on; 0: unknown
 };
 
 // Replaces unknown speeds by the mean of the known ones, or by a plain machine's where nobody
 // knows: unmeasured nodes then count as equal.
 std::vector<PlannerNode> with_known_speeds(std::vector<PlannerNode> nodes);
+
+// Several nodes on one host each report what is free there. What a person stated for some of them
+// is theirs; the others get equal parts of the rest.
+std::vector<PlannerNode> with_shared_hosts(std::vector<PlannerNode> nodes);
 
 // Units [begin, end) of the model; see ModelProfile.
 struct UnitRange {

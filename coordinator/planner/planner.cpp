@@ -16,8 +16,6 @@
 namespace strata::coordinator {
 namespace {
 
-constexpr uint32_t kBlockPositions = 16;
-
 struct Placement {
   uint32_t node;
   UnitRange units;
@@ -253,7 +251,7 @@ Result<Plan> make_plan(const ModelProfile& model, const std::vector<PlannerNode>
   if (nodes.empty()) return invalid_argument("no workers to plan for", "start some workers");
   if (options.context == 0) return invalid_argument("a context of 0 tokens");
   if (model.layers.empty()) return invalid_argument(model.name + " has no layers");
-  const std::vector<PlannerNode> known = with_known_speeds(nodes);
+  const std::vector<PlannerNode> known = with_known_speeds(with_shared_hosts(nodes));
   const Search search{model, known, options};
   Result<Plan> plan = search.run(options.context, 1);
   if (!plan.ok()) {

@@ -249,6 +249,42 @@ TEST(Planner, NodesWithoutMemoryAreSparesOrAnError) {
   EXPECT_EQ(make_plan(model, {}, {}).status().code(), StatusCode::invalid_argument);
 }
 
+TEST(Planner, WorkersOfOneHostShareItsMemory) {
+  const auto on_host = [](const std::string& name, uint64_t memory_mib, uint64_t host_mib) {
+    PlannerNode node = node_of(name, memory_mib, 10);
+    node.host = "h";
+    node.host_bytes = host_mib * kMiB;
+    return node;
+  };
+  // The second came when the first held 20 MiB already; the third is elsewhere.
+  std::vector<PlannerNode> nodes = {on_host("a", 90, 90), on_host("b", 70, 70),
+                                    node_of("c", 90, 10)};
+  std::vector<PlannerNode> shared = with_shared_hosts(nodes);
+  EXPECT_EQ(shared[0].memory_bytes, 45 * kMiB);
+  EXPECT_EQ(shared[1].memory_bytes, 45 * kMiB);
+  EXPECT_EQ(shared[2].memory_bytes, 90 * kMiB);
+  // One is told how much to use: it may, and the other has what is left.
+  nodes[0].memory_is_stated = true;
+  nodes[0].memory_bytes = 80 * kMiB;
+  shared = with_shared_hosts(nodes);
+  EXPECT_EQ(shared[0].memory_bytes, 80 * kMiB);
+  EXPECT_EQ(shared[1].memory_bytes, 10 * kMiB);
+  nodes[0].memory_bytes = 1000 * kMiB;
+  EXPECT_EQ(with_shared_hosts(nodes)[1].memory_bytes, 0u);
+  // The planner goes by the shares: 8 layers of 2 MiB and 20 MiB at the ends fit twice 90 MiB, and
+  // 90 MiB, but not twice 12.
+  const ModelProfile model = model_of(8);
+  PlanOptions options;
+  options.context = 256;
+  EXPECT_TRUE(make_plan(model, {on_host("a", 90, 90), on_host("b", 90, 90)}, options).ok());
+  const auto refused = make_plan(model, {on_host("a", 24, 24), on_host("b", 24, 24)}, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("short by"));
+  PlannerNode other = on_host("b", 24, 24);
+  other.host = "g";
+  EXPECT_TRUE(make_plan(model, {on_host("a", 24, 24), other}, options).ok());
+}
+
 TEST(Planner, WindowsTakeFewerBlocks) {
   ModelProfile model = model_of(4);
   model.group_windows = {0, 512};

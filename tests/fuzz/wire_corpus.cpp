@@ -63,7 +63,7 @@ Hello hello() {
   made.listen_address = "[::1]:5000";
   made.devices.resize(1);
   made.devices[0].name = "CPU";
-  made.models = {{"m.gguf", kDigest}};
+  made.host_id = std::string(32, 'b');
   made.held_model_digest = kDigest;
   made.held_range = {0, 4, true, false};
   return made;

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "backends/backends.h"
+#include "tests/support/simulated_device.h"
 #include "tests/support/temp_dir.h"
 
 namespace strata::worker {
@@ -34,6 +37,43 @@ TEST(HardwareProbe, ReportsEachDeviceWithTheGivenSpeed) {
   EXPECT_EQ(reports.value()[0].name, "CPU");
   EXPECT_GT(reports.value()[0].memory.total_bytes, 0u);
   EXPECT_EQ(reports.value()[0].speed.int8_ops_per_s, 2);
+}
+
+TEST(HardwareProbe, ReportsAllDevicesInTheirOrder) {
+  DeviceRegistry registry;
+  for (const char* name : {"SIM0", "SIM1"}) {
+    ASSERT_TRUE(registry
+                    .add(std::make_unique<::strata::testing::SimulatedDevice>(
+                        ::strata::testing::SimulatedDeviceOptions{
+                            .name = name, .total_bytes = 5000, .refused = {}, .wanted = {}}))
+                    .ok());
+  }
+  ASSERT_TRUE(register_all(registry, {}).ok());
+  const test::TempDir folder;
+  ProbeRequest request;
+  request.speed = DeviceSpeed{1, 2, 3};
+  request.lock_folder = folder.path();
+  const auto reports = probe_devices(registry, request).value();
+  ASSERT_EQ(reports.size(), 3u);
+  EXPECT_EQ(reports[0].name, "SIM0");
+  EXPECT_EQ(reports[1].name, "SIM1");
+  EXPECT_EQ(reports[1].kind, DeviceKind::gpu);
+  EXPECT_EQ(reports[1].memory.total_bytes, 5000u);
+  EXPECT_EQ(reports[2].name, "CPU");
+}
+
+TEST(HardwareProbe, TheHostsIdIsTheSameEachTimeAndTellsNothing) {
+  const std::string id = host_id();
+  EXPECT_EQ(id, host_id());
+  ASSERT_EQ(id.size(), 32u);
+  EXPECT_EQ(id.find_first_not_of("0123456789abcdef"), std::string::npos);
+  for (const char* path : {"/etc/machine-id", "/proc/sys/kernel/random/boot_id"}) {
+    std::ifstream file(path);
+    std::string raw;
+    if (!std::getline(file, raw)) continue;
+    std::erase(raw, '-');
+    EXPECT_NE(id, raw) << path;
+  }
 }
 
 }  // namespace

@@ -200,7 +200,8 @@ Hello make_hello() {
   device.memory = {10, 20};
   device.speed = {1e10, 2e11, 3e10};
   hello.devices = {device};
-  hello.models = {{"smollm2.gguf", kDigest}};
+  hello.host_id = std::string(32, 'a');
+  hello.memory_is_stated = true;
   hello.memory_limit_bytes = 1 << 30;
   hello.last_epoch = 8;
   hello.threads = 2;
@@ -219,7 +220,8 @@ TEST(Wire, AHelloComesBackAsItWas) {
   EXPECT_EQ(hello.listen_address, "0.0.0.0:7000");
   EXPECT_EQ(hello.devices[0].memory.free_bytes, 10u);
   EXPECT_EQ(hello.devices[0].speed.int8_ops_per_s, 2e11);
-  EXPECT_EQ(hello.models, make_hello().models);
+  EXPECT_EQ(hello.host_id, make_hello().host_id);
+  EXPECT_TRUE(hello.memory_is_stated);
   EXPECT_EQ(hello.held_range, make_hello().held_range);
   EXPECT_EQ(hello.process_id, 4711u);
 }
@@ -233,7 +235,7 @@ TEST(Wire, RefusesAHelloByTheFieldThatIsWrong) {
   EXPECT_THAT(why([](Hello& h) { h.name = "a b"; }), HasSubstr("worker name"));
   EXPECT_THAT(why([](Hello& h) { h.identity = "x"; }), HasSubstr("identity"));
   EXPECT_THAT(why([](Hello& h) { h.listen_address = "a:0"; }), HasSubstr("listen_address"));
-  EXPECT_THAT(why([](Hello& h) { h.models[0].base_name = "../x"; }), HasSubstr("model name"));
+  EXPECT_THAT(why([](Hello& h) { h.host_id = "../x"; }), HasSubstr("the host id"));
   EXPECT_THAT(why([](Hello& h) { h.devices[0].speed.f32_ops_per_s = -1; }), HasSubstr("speed"));
   EXPECT_THAT(why([](Hello& h) { h.held_range = {5, 3, false, false}; }), HasSubstr("[5, 3)"));
   EXPECT_THAT(from_proto(v1::FromWorker()).status().message(), HasSubstr("does not know"));
