@@ -39,13 +39,7 @@ Result<std::vector<LayerRange>> stage_ranges(const ModelOptions& options, const 
 }
 
 Result<DType> parse_kv_type(const std::string& name) {
-  const std::optional<DType> type = dtype_from_name(name);
-  if (type && (*type == DType::f32 || *type == DType::f16 || *type == DType::q8_0 ||
-               *type == DType::q4_0)) {
-    return *type;
-  }
-  return invalid_argument(fmt::format("--kv-type '{}' is not known", name),
-                          "f32, f16, q8_0 and q4_0 are");
+  return kv_type_from_name(name).with_context("--kv-type");
 }
 
 Result<std::string> read_text_file(const std::string& path) {

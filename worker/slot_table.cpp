@@ -18,11 +18,6 @@ Status bad_slot(std::string_view record, uint32_t slot, uint32_t slots_max) {
 
 }  // namespace
 
-bool looks_back(const SamplingParams& params) {
-  return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F ||
-         params.presence_penalty != 0.0F;
-}
-
 SlotTable::SlotTable(SlotLimits limits) : limits_(std::move(limits)), slots_(limits_.slots_max) {}
 
 Status SlotTable::check(const StepPlan& plan, bool is_head) const {

@@ -59,7 +59,4 @@ class SlotTable {
   std::vector<Slot> slots_;
 };
 
-// Whether the sampling settings read the tokens so far.
-bool looks_back(const SamplingParams& params);
-
 }  // namespace strata::worker

@@ -21,11 +21,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/graph/ops.h"
 #include "runtime/model/step.h"
 
 namespace strata::coordinator {
 
-inline constexpr uint32_t kBlockPositions = 16;
+inline constexpr uint32_t kBlockPositions = ops::kKvBlockPositions;
 
 struct KvGroupShape {
   uint32_t window = 0;       // positions that a token sees, itself included; 0: all

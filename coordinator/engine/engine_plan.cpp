@@ -165,9 +165,7 @@ OpenSequence Engine::open_record(const Sequence& sequence) const {
   open.max_new_tokens = sequence.max_new_tokens - (sequence.replay_tokens - sequence.prompt_size());
   open.sampling = sampling;
   open.end_ids = sequence.request.end_ids;
-  const bool looks_back = sampling.repetition_penalty != 1.0F ||
-                          sampling.frequency_penalty != 0.0F || sampling.presence_penalty != 0.0F;
-  if (looks_back) open.history = sequence.tokens;
+  if (looks_back(sampling)) open.history = sequence.tokens;
   return open;
 }
 

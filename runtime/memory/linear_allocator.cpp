@@ -15,8 +15,10 @@ void LinearAllocator::add(Tensor& tensor) {
     return;
   }
   if (tensor.buffer != nullptr) return;
+  // What no memory can hold is refused by allocate(); here its size must not wrap to a small one.
   const uint64_t size =
-      align_up(std::max<uint64_t>(type_.allocation_size(tensor), 1), type_.alignment());
+      checked_align_up(std::max<uint64_t>(type_.allocation_size(tensor), 1), type_.alignment())
+          .value_or(UINT64_MAX);
   if (buffer_sizes_.empty() || !range_fits(buffer_sizes_.back(), size, type_.max_size())) {
     buffer_sizes_.push_back(0);
   }
@@ -26,7 +28,7 @@ void LinearAllocator::add(Tensor& tensor) {
 
 uint64_t LinearAllocator::total_bytes() const {
   uint64_t sum = 0;
-  for (const uint64_t size : buffer_sizes_) sum += size;
+  for (const uint64_t size : buffer_sizes_) sum = checked_add(sum, size).value_or(UINT64_MAX);
   return sum;
 }
 

@@ -41,7 +41,7 @@ class RangeAllocator {
 
   // A range of at least `size` bytes at a multiple of the alignment; a size of 0 takes one unit of
   // alignment, so that every tensor has an address of its own. No range (chunk -1) only if chunks
-  // added by the caller used up kMaxChunks. Requires: size < 2^62.
+  // added by the caller used up kMaxChunks, or for 2^62 bytes and more.
   MemoryRange allocate(uint64_t size);
   // Requires: `range` came from allocate() of this object and was not released since.
   void release(const MemoryRange& range);

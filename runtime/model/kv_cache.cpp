@@ -37,6 +37,16 @@ Result<Tensor> cache_tensor(std::string name, DType type, int64_t block_elements
 
 }  // namespace
 
+Result<DType> kv_type_from_name(const std::string& name) {
+  const std::optional<DType> type = dtype_from_name(name);
+  if (type && (*type == DType::f32 || *type == DType::f16 || *type == DType::q8_0 ||
+               *type == DType::q4_0)) {
+    return *type;
+  }
+  return invalid_argument(fmt::format("KV type '{}' is not known", name),
+                          "f32, f16, q8_0 and q4_0 are");
+}
+
 Status check_kv_options(const Hparams& hparams, const KvOptions& options) {
   if (options.group_blocks.size() != hparams.kv_groups.size()) {
     return invalid_argument(fmt::format("block counts for {} KV groups, the model has {}",

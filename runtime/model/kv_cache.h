@@ -29,6 +29,9 @@ struct KvOptions {
   std::vector<int32_t> group_blocks;
 };
 
+// "f32", "f16", "q8_0" or "q4_0". Errors: INVALID_ARGUMENT for another name.
+Result<DType> kv_type_from_name(const std::string& name);
+
 // Errors: INVALID_ARGUMENT for counts that are no positive number of blocks for each group.
 Status check_kv_options(const Hparams& hparams, const KvOptions& options);
 

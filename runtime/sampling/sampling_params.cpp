@@ -22,6 +22,11 @@ Status check_range(std::string_view field, int32_t value, int32_t low, int32_t h
 
 }  // namespace
 
+bool looks_back(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F ||
+         params.presence_penalty != 0.0F;
+}
+
 Status validate(const SamplingParams& params, int32_t vocab_size) {
   constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
   TRY(check_range("temperature", params.temperature, 0.0F, 100.0F));

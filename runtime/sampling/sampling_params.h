@@ -29,6 +29,9 @@ struct SamplingParams {
   int32_t top_logprobs = 0;  // how many alternatives to report with each token
 };
 
+// Whether the settings read the tokens so far: sampling then needs them.
+bool looks_back(const SamplingParams& params);
+
 // The most alternatives that one token may report.
 inline constexpr int32_t kTopLogprobsMax = 1024;
 

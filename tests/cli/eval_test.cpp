@@ -94,7 +94,7 @@ TEST_F(Eval, RefusesBadInputWithWhatIsWrong) {
   expect_error("[[1.5]]", "", "has 1.5 at place 0");
   expect_error("[[1]]", "--split 1,1", "add up to the model's 3");
   expect_error("[[1]]", "--isa neon", "neon");
-  expect_error("[[1]]", "--kv-type q6_k", "--kv-type 'q6_k' is not known");
+  expect_error("[[1]]", "--kv-type q6_k", "KV type 'q6_k' is not known");
   expect_error(std::string(100'000, '['), "", "not a JSON list");
 }
 

@@ -77,6 +77,34 @@ TEST(LinearAllocator, RefusesATensorLargerThanABuffer) {
   EXPECT_EQ(set[0].buffer, nullptr);
 }
 
+// Memory in which everything takes as much as a test says.
+class HugeType final : public BufferType {
+ public:
+  explicit HugeType(uint64_t size) : size_(size) {}
+  std::string_view name() const override { return "huge"; }
+  uint64_t alignment() const override { return 64; }
+  bool is_host() const override { return true; }
+  uint64_t allocation_size(const Tensor&) const override { return size_; }
+  Result<std::unique_ptr<Buffer>> allocate(uint64_t size) const override {
+    return host_buffer_type().allocate(size);
+  }
+
+ private:
+  uint64_t size_;
+};
+
+TEST(LinearAllocator, SizesNearTheTopDoNotWrap) {
+  for (const uint64_t size : {UINT64_MAX - 15, UINT64_MAX, uint64_t{1} << 63}) {
+    std::deque<Tensor> set = tensors({4, 4, 4});
+    const HugeType type(size);
+    LinearAllocator allocator(type);
+    for (Tensor& tensor : set) allocator.add(tensor);
+    EXPECT_GE(allocator.total_bytes(), size);
+    EXPECT_EQ(allocator.allocate(BufferUsage::any).status().code(), StatusCode::resource_exhausted);
+    EXPECT_EQ(set[0].buffer, nullptr);
+  }
+}
+
 TEST(LinearAllocator, SaysWhatIsMissingAndPlacesNothing) {
   std::deque<Tensor> set = tensors({256, 256, 256});
   const SmallType type(2048);

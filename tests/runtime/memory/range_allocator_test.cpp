@@ -51,6 +51,17 @@ TEST(RangeAllocator, GivesAnOversizedRequestAChunkOfItsOwn) {
   EXPECT_EQ(ranges.allocate(16).chunk, 1);  // chunk 0 is full
 }
 
+TEST(RangeAllocator, HasNoRoomForWhatNoMemoryHolds) {
+  RangeAllocator ranges(16, UINT64_MAX);
+  const MemoryRange first = ranges.allocate(100);
+  for (const uint64_t size : {UINT64_MAX - 15, UINT64_MAX, uint64_t{1} << 63}) {
+    EXPECT_FALSE(ranges.allocate(size).valid());
+  }
+  EXPECT_EQ(ranges.peak_bytes(), 112u);
+  ranges.release(first);
+  EXPECT_EQ(ranges.used_bytes(), 0u);
+}
+
 TEST(RangeAllocator, GrowsTheLastChunkWithoutLimit) {
   RangeAllocator ranges(16, 64);
   for (int i = 0; i < 40; ++i) EXPECT_TRUE(ranges.allocate(64).valid());
