@@ -145,7 +145,8 @@ Result<StageEstimate> StageModel::estimate(const GgufFile& file, const StageOpti
   TRY(check_kv_options(hparams, options.kv));
   const LayerRange& range = options.range;
   const Placement placement = stage_placement(options);
-  std::vector<PlannedTensor> weights = TRY(plan_weights(file, hparams, range, placement, options.load.mapped));
+  std::vector<PlannedTensor> weights =
+      TRY(plan_weights(file, hparams, range, placement, options.load.mapped));
 
   StageEstimate estimate;
   Tally tally(options, estimate);

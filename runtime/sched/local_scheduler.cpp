@@ -343,7 +343,8 @@ Status LocalScheduler::reset() {
 std::vector<SchedulerMemory> LocalScheduler::memory() const {
   std::vector<SchedulerMemory> result;
   for (int b = 0; b < backend_count(); ++b) {
-    result.push_back({std::string(backend(b).device().name()), allocator_.held_bytes(b) + backend(b).workspace_bytes()});
+    result.push_back({std::string(backend(b).device().name()),
+                      allocator_.held_bytes(b) + backend(b).workspace_bytes()});
   }
   return result;
 }
