@@ -19,6 +19,14 @@ std::span<const Architecture* const> all_architectures() {
   return all;
 }
 
+Tensor* Architecture::embed(ModelBuilder& builder, Tensor* tokens) const {
+  return blocks::token_embedding(builder, tokens);
+}
+
+Tensor* Architecture::head(ModelBuilder& builder, Tensor* x) const {
+  return blocks::logits(builder, blocks::rms_norm(builder, x, "output_norm"));
+}
+
 Result<const Architecture*> find_architecture(std::string_view name) {
   std::vector<std::string_view> known;
   for (const Architecture* architecture : all_architectures()) {

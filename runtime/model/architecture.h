@@ -37,12 +37,14 @@ class Architecture {
   // Every tensor of a whole model.
   virtual void declare_tensors(const Hparams& hparams, TensorTable& table) const = 0;
 
-  // tokens I32 {n_tokens} -> residual stream {n_embd, n_tokens}.
-  virtual Tensor* embed(ModelBuilder& builder, Tensor* tokens) const = 0;
+  // tokens I32 {n_tokens} -> residual stream {n_embd, n_tokens}: blocks::token_embedding, unless
+  // positions are added here.
+  virtual Tensor* embed(ModelBuilder& builder, Tensor* tokens) const;
   // Residual stream -> residual stream, {n_embd, n_tokens} both.
   virtual Tensor* layer(ModelBuilder& builder, int32_t layer, Tensor* x) const = 0;
-  // Residual stream {n_embd, n_outputs} -> logits {n_vocab, n_outputs}: final norm and head.
-  virtual Tensor* head(ModelBuilder& builder, Tensor* x) const = 0;
+  // Residual stream {n_embd, n_outputs} -> logits {n_vocab, n_outputs}: the RMS norm output_norm,
+  // unless it is another one, and the head.
+  virtual Tensor* head(ModelBuilder& builder, Tensor* x) const;
 };
 
 // Errors: UNIMPLEMENTED with the list of known ones.

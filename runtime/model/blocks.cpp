@@ -33,6 +33,12 @@ Tensor* linear(ModelBuilder& b, Tensor* x, const std::string& name) {
   return bias == nullptr ? y : ops::add(b.graph, y, bias);
 }
 
+void declare_ends(TensorTable& table, const Hparams& h) {
+  table.table(kInputPart, "token_embd.weight", h.n_embd, h.n_vocab);
+  table.vector(kOutputPart, "output_norm.weight", h.n_embd);
+  table.tied_head(h.n_embd, h.n_vocab);
+}
+
 Tensor* token_embedding(ModelBuilder& b, Tensor* tokens) {
   Tensor* x = ops::get_rows(b.graph, b.weight("token_embd.weight"), tokens);
   return b.hparams.embedding_scale == 1 ? x : ops::scale(b.graph, x, b.hparams.embedding_scale);
@@ -48,6 +54,19 @@ Heads project_heads(ModelBuilder& b, Tensor* x, int32_t layer) {
   return {ops::reshape(b.graph, q, {h.head_dim_k, h.n_head, n_tokens, 1}),
           ops::reshape(b.graph, k, {h.head_dim_k, h.n_head_kv, n_tokens, 1}),
           ops::reshape(b.graph, v, {h.head_dim_v, h.n_head_kv, n_tokens, 1})};
+}
+
+Heads normed_heads(ModelBuilder& b, Tensor* x, int32_t layer) {
+  return project_heads(b, rms_norm(b, x, layer_prefix(layer) + "attn_norm"), layer);
+}
+
+void declare_attention(TensorTable& table, const Hparams& h, int32_t layer) {
+  const TensorPart part = layer_part(layer);
+  const std::string prefix = layer_prefix(layer);
+  table.linear(part, prefix + "attn_q", h.n_embd, int64_t{h.head_dim_k} * h.n_head);
+  table.linear(part, prefix + "attn_k", h.n_embd, int64_t{h.head_dim_k} * h.n_head_kv);
+  table.linear(part, prefix + "attn_v", h.n_embd, int64_t{h.head_dim_v} * h.n_head_kv);
+  table.linear(part, prefix + "attn_output", int64_t{h.head_dim_v} * h.n_head, h.n_embd);
 }
 
 Heads project_fused_heads(ModelBuilder& b, Tensor* x, int32_t layer) {
@@ -70,6 +89,11 @@ Heads project_fused_heads(ModelBuilder& b, Tensor* x, int32_t layer) {
 void norm_heads(ModelBuilder& b, Heads& heads, int32_t layer) {
   heads.q = rms_norm(b, heads.q, layer_prefix(layer) + "attn_q_norm");
   heads.k = rms_norm(b, heads.k, layer_prefix(layer) + "attn_k_norm");
+}
+
+void declare_head_norms(TensorTable& table, const Hparams& h, int32_t layer) {
+  table.vector(layer_part(layer), layer_prefix(layer) + "attn_q_norm.weight", h.head_dim_k);
+  table.vector(layer_part(layer), layer_prefix(layer) + "attn_k_norm.weight", h.head_dim_k);
 }
 
 void rotate_heads(ModelBuilder& b, Heads& heads, int32_t layer) {
@@ -111,6 +135,14 @@ Tensor* gated_feed_forward(ModelBuilder& b, Tensor* x, int32_t layer, Activation
   return linear(b, ops::gated(b.graph, gate, up, activation), prefix + "ffn_down");
 }
 
+void declare_gated_feed_forward(TensorTable& table, const Hparams& h, int32_t layer) {
+  const TensorPart part = layer_part(layer);
+  const std::string prefix = layer_prefix(layer);
+  table.linear(part, prefix + "ffn_gate", h.n_embd, h.n_ff);
+  table.linear(part, prefix + "ffn_up", h.n_embd, h.n_ff);
+  table.linear(part, prefix + "ffn_down", h.n_ff, h.n_embd);
+}
+
 Tensor* plain_feed_forward(ModelBuilder& b, Tensor* x, int32_t layer, Activation activation) {
   const std::string prefix = layer_prefix(layer);
   Tensor* up = linear(b, x, prefix + "ffn_up");
@@ -131,6 +163,15 @@ Tensor* expert_feed_forward(ModelBuilder& b, Tensor* x, int32_t layer, Activatio
   Tensor* inner = ops::gated(b.graph, gate, up, activation);
   Tensor* down = ops::mul_mat_id(b.graph, b.weight(prefix + "ffn_down_exps.weight"), inner, chosen);
   return ops::combine(b.graph, down, weights);
+}
+
+void declare_expert_feed_forward(TensorTable& table, const Hparams& h, int32_t layer) {
+  const TensorPart part = layer_part(layer);
+  const std::string prefix = layer_prefix(layer);
+  table.matrix(part, prefix + "ffn_gate_inp.weight", h.n_embd, h.n_expert);
+  table.experts(part, prefix + "ffn_gate_exps.weight", h.n_embd, h.n_ff, h.n_expert);
+  table.experts(part, prefix + "ffn_up_exps.weight", h.n_embd, h.n_ff, h.n_expert);
+  table.experts(part, prefix + "ffn_down_exps.weight", h.n_ff, h.n_embd, h.n_expert);
 }
 
 Tensor* logits(ModelBuilder& b, Tensor* x) {

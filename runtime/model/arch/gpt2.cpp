@@ -18,12 +18,10 @@ class Gpt2 final : public Architecture {
   }
 
   void declare_tensors(const Hparams& h, TensorTable& table) const override {
-    table.table(kInputPart, "token_embd.weight", h.n_embd, h.n_vocab);
+    blocks::declare_ends(table, h);
     table.table(kInputPart, "position_embd.weight", h.n_embd, h.n_ctx_train);
     for (int32_t layer = 0; layer < h.n_layer; ++layer) declare_layer(h, layer, table);
-    table.vector(kOutputPart, "output_norm.weight", h.n_embd);
     table.vector(kOutputPart, "output_norm.bias", h.n_embd);
-    table.tied_head(h.n_embd, h.n_vocab);
   }
 
   Tensor* embed(ModelBuilder& b, Tensor* tokens) const override {

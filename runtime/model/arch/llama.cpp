@@ -21,21 +21,14 @@ class Llama final : public Architecture {
   }
 
   void declare_tensors(const Hparams& h, TensorTable& table) const override {
-    table.table(kInputPart, "token_embd.weight", h.n_embd, h.n_vocab);
+    blocks::declare_ends(table, h);
     table.optional_vector(kAllLayers, "rope_freqs.weight", h.rope.n_rot / 2);
     for (int32_t layer = 0; layer < h.n_layer; ++layer) declare_layer(h, layer, table);
-    table.vector(kOutputPart, "output_norm.weight", h.n_embd);
-    table.tied_head(h.n_embd, h.n_vocab);
-  }
-
-  Tensor* embed(ModelBuilder& b, Tensor* tokens) const override {
-    return blocks::token_embedding(b, tokens);
   }
 
   Tensor* layer(ModelBuilder& b, int32_t layer, Tensor* x) const override {
     const std::string prefix = layer_prefix(layer);
-    blocks::Heads heads =
-        blocks::project_heads(b, blocks::rms_norm(b, x, prefix + "attn_norm"), layer);
+    blocks::Heads heads = blocks::normed_heads(b, x, layer);
     blocks::rotate_heads(b, heads, layer);
     x = ops::add(b.graph, blocks::attend(b, heads, layer), x);
     Tensor* normed = blocks::rms_norm(b, x, prefix + "ffn_norm");
@@ -45,29 +38,17 @@ class Llama final : public Architecture {
     return ops::add(b.graph, y, x);
   }
 
-  Tensor* head(ModelBuilder& b, Tensor* x) const override {
-    return blocks::logits(b, blocks::rms_norm(b, x, "output_norm"));
-  }
-
  private:
   static void declare_layer(const Hparams& h, int32_t layer, TensorTable& table) {
     const TensorPart part = layer_part(layer);
     const std::string prefix = layer_prefix(layer);
     table.vector(part, prefix + "attn_norm.weight", h.n_embd);
-    table.linear(part, prefix + "attn_q", h.n_embd, int64_t{h.head_dim_k} * h.n_head);
-    table.linear(part, prefix + "attn_k", h.n_embd, int64_t{h.head_dim_k} * h.n_head_kv);
-    table.linear(part, prefix + "attn_v", h.n_embd, int64_t{h.head_dim_v} * h.n_head_kv);
-    table.linear(part, prefix + "attn_output", int64_t{h.head_dim_v} * h.n_head, h.n_embd);
+    blocks::declare_attention(table, h, layer);
     table.vector(part, prefix + "ffn_norm.weight", h.n_embd);
     if (h.n_expert > 0) {
-      table.matrix(part, prefix + "ffn_gate_inp.weight", h.n_embd, h.n_expert);
-      table.experts(part, prefix + "ffn_gate_exps.weight", h.n_embd, h.n_ff, h.n_expert);
-      table.experts(part, prefix + "ffn_up_exps.weight", h.n_embd, h.n_ff, h.n_expert);
-      table.experts(part, prefix + "ffn_down_exps.weight", h.n_ff, h.n_embd, h.n_expert);
+      blocks::declare_expert_feed_forward(table, h, layer);
     } else {
-      table.linear(part, prefix + "ffn_gate", h.n_embd, h.n_ff);
-      table.linear(part, prefix + "ffn_up", h.n_embd, h.n_ff);
-      table.linear(part, prefix + "ffn_down", h.n_ff, h.n_embd);
+      blocks::declare_gated_feed_forward(table, h, layer);
     }
   }
 };
