@@ -3,21 +3,17 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <random>
 #include <utility>
 
 #include "coordinator/engine/text_session.h"
+#include "runtime/base/base_name.h"
 #include "runtime/base/log.h"
+#include "runtime/base/random.h"
 
 namespace strata::coordinator {
 namespace {
 
 constexpr size_t kStopStringsMax = 16;
-
-uint64_t random_seed() {
-  std::random_device device;
-  return (static_cast<uint64_t>(device()) << 32) | device();
-}
 
 double milliseconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
@@ -99,8 +95,7 @@ struct Generator::Answer {
 
 Generator::Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine)
     : file_(std::move(file)), engine_(engine) {
-  const std::string& path = file_->path();
-  model_name_ = path.substr(path.rfind('/') + 1);
+  model_name_ = base_name(file_->path());
 }
 
 Generator::~Generator() = default;
@@ -161,7 +156,7 @@ Result<Request> Generator::translate(const remote::GenerateRequest& request) con
   sampling.logit_bias = request.logit_bias;
   sampling.logprobs = request.logprobs;
   sampling.top_logprobs = request.top_logprobs;
-  sampling.seed = request.seed ? *request.seed : random_seed();
+  sampling.seed = request.seed ? *request.seed : random_u64();
   result.max_new_tokens = request.max_tokens == 0 ? UINT32_MAX : request.max_tokens;
   if (!request.ignore_end) {
     const auto ends = tokenizer_->vocab().end_of_generation();

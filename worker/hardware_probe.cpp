@@ -18,7 +18,7 @@
 #include "backends/cpu/cpu_probe.h"
 #include "backends/cpu/isa.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/digest.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
 namespace strata::worker {
@@ -34,14 +34,14 @@ class ProbeTurn {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     const std::string path = folder + "/probe.lock";
-    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd_ < 0) {
+    file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!file_.is_open()) {
       log::warn("cannot open {}: the speed is measured without taking turns", path);
       return;
     }
     const SystemClock clock;
     const TimePoint deadline = clock.now() + kTurnTimeout;
-    while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
       if (clock.now() >= deadline) {
         log::warn("another worker of this host has measured for {} s: not waiting any longer",
                   kTurnTimeout.count());
@@ -50,14 +50,11 @@ class ProbeTurn {
       std::this_thread::sleep_for(kTurnRetry);
     }
   }
-  ~ProbeTurn() {
-    if (fd_ >= 0) ::close(fd_);
-  }
   ProbeTurn(const ProbeTurn&) = delete;
   ProbeTurn& operator=(const ProbeTurn&) = delete;
 
  private:
-  int fd_ = -1;
+  FileDescriptor file_;
 };
 
 }  // namespace

@@ -14,8 +14,7 @@
 #include <system_error>
 #include <thread>
 
-#include "runtime/base/check.h"
-#include "runtime/base/checked_math.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
 
@@ -25,20 +24,6 @@ namespace {
 // How often a worker looks whether another one has finished the tensor that both want.
 constexpr std::chrono::milliseconds kLockRetry{50};
 constexpr size_t kReadBytes = size_t{1} << 20;
-
-class OpenFile {
- public:
-  explicit OpenFile(int fd) : fd_(fd) {}
-  ~OpenFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 bool has_size(const std::string& path, uint64_t size) {
   struct stat info {};
@@ -212,14 +197,10 @@ Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::strin
   }
   const std::string part = path + ".part";
   for (;;) {
-    const OpenFile file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.get() < 0) {
-      return cannot_store(from_errno(errno, fmt::format("cannot open {}", part))
-                              .with_hint("name another folder with --cache"));
-    }
-    if (Status status = lock_file(file.get(), part, stop); !status.ok()) {
-      return stop.stop_requested() ? status : cannot_store(std::move(status));
-    }
+    const FileDescriptor file(
+        ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.get() < 0) return from_errno(errno, fmt::format("cannot open {}", part));
+    TRY(lock_file(file.get(), part, stop));
     // Another worker may have finished it while this one waited.
     if (has_size(path, tensor.size_bytes)) {
       struct stat mine {};

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sched.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/random.h"
+#include "runtime/base/thread_pool.h"
 #include "worker/hardware_probe.h"
 #include "worker/node_service.h"
 #include "worker/stage_host.h"
@@ -31,24 +32,7 @@ constexpr std::chrono::seconds kTellAgain{30};
 // A name may still be taken by this worker's own dead predecessor, until its loss is noticed.
 constexpr std::chrono::seconds kNamePatience{6};
 
-Result<std::string> random_identity() {
-  std::array<unsigned char, 16> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return internal_error("cannot get random bytes for an identity");
-  }
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-uint32_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0) {
-    return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
-  }
-  return std::max(1u, std::thread::hardware_concurrency());
-}
+constexpr size_t kIdentityBytes = 16;
 
 // Whether trying again may help.
 bool is_refusal(const Status& status) {
@@ -298,8 +282,8 @@ Result<std::unique_ptr<Worker>> Worker::create(const WorkerOptions& options) {
   TRY(remote::check_exposure(options.listen, options.insecure_network));
   TRY(remote::check_exposure(options.coordinator, options.insecure_network));
   WorkerOptions complete = options;
-  if (complete.threads == 0) complete.threads = usable_cores();
-  auto worker = std::make_unique<WorkerImpl>(complete, TRY(random_identity()));
+  if (complete.threads == 0) complete.threads = static_cast<uint32_t>(usable_core_count());
+  auto worker = std::make_unique<WorkerImpl>(complete, random_hex(kIdentityBytes));
   TRY(worker->probe());
   return std::unique_ptr<Worker>(std::move(worker));
 }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,24 +10,14 @@
 #include <filesystem>
 #include <system_error>
 
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/random.h"
+
 namespace strata::remote {
 namespace {
 
 constexpr size_t kTokenBytesMax = 256;
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
+constexpr size_t kRandomTokenBytes = 32;
 
 Status permission_denied(std::string message, std::string hint) {
   return {StatusCode::permission_denied, std::move(message), std::move(hint)};
@@ -65,16 +54,6 @@ Result<std::string> read_token_file(const std::string& path, bool must_be_privat
   return text;
 }
 
-Result<std::string> random_token() {
-  std::array<unsigned char, 32> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return from_errno(errno, "cannot get random bytes for a token");
-  }
-  std::string text;
-  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 // Writes a new file under another name and links it into place, so that two coordinators that
 // start together agree on one token and nobody reads half of one.
 Result<std::string> create_token_file(const std::string& folder, const std::string& path) {
@@ -85,7 +64,7 @@ Result<std::string> create_token_file(const std::string& folder, const std::stri
                        "give a token with --token-file or STRATA_TOKEN");
   }
   std::filesystem::permissions(folder, std::filesystem::perms::owner_all, error);
-  const std::string token = TRY(random_token());
+  const std::string token = random_hex(kRandomTokenBytes);
   const std::string draft = fmt::format("{}.{}", path, ::getpid());
   ::unlink(draft.c_str());
   {

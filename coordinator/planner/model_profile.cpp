@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/base_name.h"
+
 namespace strata::coordinator {
 namespace {
 
@@ -33,7 +35,7 @@ Result<ModelProfile> profile_model(const GgufFile& file, const ProfileOptions& o
     return StageModel::estimate(file, options_for(hparams, options, range));
   };
   ModelProfile profile;
-  profile.name = file.path().substr(file.path().rfind('/') + 1);
+  profile.name = base_name(file.path());
   profile.n_embd = static_cast<uint32_t>(hparams.n_embd);
   profile.n_vocab = static_cast<uint32_t>(hparams.n_vocab);
   profile.context_trained = static_cast<uint32_t>(std::max(hparams.n_ctx_train, 1));

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/base/human.h"
+#include "runtime/base/text_table.h"
 
 namespace strata::coordinator {
 namespace {
@@ -30,13 +31,6 @@ std::string layers_text(const LayerRange& range) {
   if (range.count() > 1) text = fmt::format("{}-{}", range.begin, range.end - 1);
   if (range.has_head) text += text.empty() ? "head" : " + head";
   return text;
-}
-
-// Characters that a terminal shows: UTF-8 continuation bytes take no place.
-size_t shown_width(const std::string& text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
-  }));
 }
 
 }  // namespace
@@ -104,21 +98,7 @@ std::string plan_table(const Plan& plan) {
                     fmt::format("{:.2f} ms {:3.0f}%", stage.step_us / 1e3,
                                 sum > 0 ? stage.step_us / sum * 100 : 0)});
   }
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], shown_width(row[c]));
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < row.size(); ++c) {
-      const std::string gap(widths[c] - shown_width(row[c]), ' ');
-      line += c < 3 ? row[c] + gap : gap + row[c];
-      line += "  ";
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
+  std::string text = table_text(rows, {3, 4, 5, 6, 7, 8});
   for (const std::string& spare : plan.spares) text += fmt::format("{}  spare\n", spare);
   text += fmt::format(
       "context {} tokens, KV cache for {} of them at once; predicted {:.1f} tokens/s for one "
