@@ -1,9 +1,14 @@
 // Addresses as text: parsing, exposure, and what a listener is reached by.
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "backends/remote/channel.h"
 
@@ -30,7 +35,7 @@ Result<uint16_t> parse_port(std::string_view text, std::string_view digits, Addr
   if (error == std::errc::result_out_of_range || port > 65535) {
     return bad_address(text, fmt::format("port {} is beyond 65535", digits));
   }
-  if (port == 0 && use == AddressUse::dial) {
+  if (port == 0 && use != AddressUse::listen) {
     return bad_address(text, "port 0 can only be listened on");
   }
   return static_cast<uint16_t>(port);
@@ -50,6 +55,17 @@ bool is_ipv6(const std::string& host) {
   const std::string zone = host.substr(percent + 1);
   return !zone.empty() && zone.size() <= 15 &&
          std::all_of(zone.begin(), zone.end(), is_host_character);
+}
+
+std::optional<in6_addr> ipv6_of(const std::string& host) {
+  in6_addr address;
+  if (::inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) != 1) return {};
+  return address;
+}
+
+// ::ffff:127.0.0.1 and its like.
+bool is_mapped_loopback(const in6_addr& address) {
+  return IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127;
 }
 
 // Digits and dots only, but no IPv4 address: a slip of the pen, not a name to look up.
@@ -98,12 +114,17 @@ std::string Address::text() const {
 }
 
 bool Address::is_loopback() const {
-  if (host == "localhost" || host == "::1") return true;
+  if (host == "localhost") return true;
+  // One address may be written in several ways: "::1" is "0:0:0:0:0:0:0:1" too.
+  if (const auto v6 = ipv6_of(host)) return IN6_IS_ADDR_LOOPBACK(&*v6) || is_mapped_loopback(*v6);
   in_addr address;
   return ::inet_pton(AF_INET, host.c_str(), &address) == 1 && (ntohl(address.s_addr) >> 24) == 127;
 }
 
-bool Address::is_wildcard() const { return host == "0.0.0.0" || host == "::"; }
+bool Address::is_wildcard() const {
+  if (const auto v6 = ipv6_of(host)) return IN6_IS_ADDR_UNSPECIFIED(&*v6);
+  return host == "0.0.0.0";
+}
 
 Result<Address> parse_address(std::string_view text, AddressUse use) {
   if (text.empty()) return bad_address(text, "it is empty");
@@ -120,10 +141,35 @@ Result<Address> parse_address(std::string_view text, AddressUse use) {
     return bad_address(text, "it is a URL; leave out what stands before the host");
   }
   const HostAndPort parts = TRY(split(text));
-  Address address{parts.host.empty() ? "127.0.0.1" : parts.host,
-                  use == AddressUse::dial ? kDefaultPort : uint16_t{0}};
+  Address address{parts.host.empty() ? "127.0.0.1" : parts.host, kDefaultPort};
   if (parts.has_port) address.port = TRY(parse_port(text, parts.port, use));
+  if (use == AddressUse::dial && address.is_wildcard()) {
+    return bad_address(text, "it stands for all addresses of a host, and can only be listened on");
+  }
   return address;
+}
+
+Address reachable_address(const Address& listening) {
+  if (!listening.is_wildcard()) return listening;
+  const int family = listening.host == "0.0.0.0" ? AF_INET : AF_INET6;
+  Address found{family == AF_INET ? "127.0.0.1" : "::1", listening.port};
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != family) continue;
+    if ((each->ifa_flags & IFF_UP) == 0 || (each->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    char host[NI_MAXHOST];
+    if (::getnameinfo(each->ifa_addr, size, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+      continue;
+    }
+    // A link's own addresses need a zone that is another one elsewhere.
+    if (std::string_view(host).find('%') != std::string_view::npos) continue;
+    found.host = host;
+    break;
+  }
+  ::freeifaddrs(list);
+  return found;
 }
 
 Status check_exposure(const Address& address, bool insecure_network) {

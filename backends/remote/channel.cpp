@@ -15,6 +15,7 @@
 
 #include "backends/remote/activation_stream.h"
 #include "backends/remote/token.h"
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
 namespace strata::remote {
@@ -73,14 +74,14 @@ Status explain_bind(const Address& address) {
   }
   int bind_error = 0;
   for (const addrinfo* each = found; each != nullptr && bind_error == 0; each = each->ai_next) {
-    const int fd = ::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) continue;
+    const FileDescriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket.is_open()) continue;
     const int on = 1;
-    ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (::bind(fd, each->ai_addr, each->ai_addrlen) != 0 || ::listen(fd, 1) != 0) {
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (::bind(socket.get(), each->ai_addr, each->ai_addrlen) != 0 ||
+        ::listen(socket.get(), 1) != 0) {
       bind_error = errno;
     }
-    ::close(fd);
   }
   ::freeaddrinfo(found);
   if (bind_error == EADDRINUSE) {

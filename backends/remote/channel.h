@@ -50,14 +50,20 @@ struct Address {
 };
 
 enum class AddressUse {
-  listen,  // port 0 lets the system choose
+  listen,     // port 0 lets the system choose
+  listening,  // what a listener says of itself: may be all addresses, on a port that is known
   dial,
 };
 
 // "HOST:PORT", "HOST", ":PORT" (loopback), "[::1]:50051", "::1", "[fe80::1%eth0]:50051"; without a
-// port: kDefaultPort to dial, 0 to listen. Errors: INVALID_ARGUMENT naming the text and what is
-// wrong with it: spaces, a comma, a port that is no number or beyond 65535, port 0 to dial.
+// port: kDefaultPort, to dial and to listen alike. Errors: INVALID_ARGUMENT naming the text and
+// what is wrong with it: spaces, a comma, a port that is no number or beyond 65535, port 0 or a
+// wildcard to dial.
 Result<Address> parse_address(std::string_view text, AddressUse use);
+
+// An address at which others may reach a listener on all addresses: the first of this machine that
+// is up and no loopback, else loopback. Others are themselves.
+Address reachable_address(const Address& listening);
 
 // PERMISSION_DENIED for an address beyond loopback unless `insecure_network`.
 Status check_exposure(const Address& address, bool insecure_network);

@@ -53,11 +53,9 @@ Result<FromWorker> take(const v1::Hello& in) {
   if (hello.version.major == kProtocolVersion.major) TRY(check_node_name(hello.name));
   hello.name = peer_text(hello.name);
   hello.identity = in.identity();
-  TRY(check_identity(hello.identity, "the identity"));
-  hello.host_id = in.host_id();
-  if (!hello.host_id.empty()) TRY(check_identity(hello.host_id, "the host id"));
-  const Address listen = TRY(
-      parse_address(in.listen_address(), AddressUse::dial).with_context("hello: listen_address"));
+  TRY(check_identity(hello.identity));
+  const Address listen = TRY(parse_address(in.listen_address(), AddressUse::listening)
+                                 .with_context("hello: listen_address"));
   hello.listen_address = listen.text();
   if (in.devices_size() > kDevicesMax) {
     return invalid_argument(

@@ -31,7 +31,12 @@ TEST(Address, ReadsWhatPeopleWrite) {
   EXPECT_EQ(parsed(":7000"), "127.0.0.1:7000");
   EXPECT_EQ(parsed("node-7.lab"), "node-7.lab:50051");
   EXPECT_EQ(parsed("127.0.0.1:0", AddressUse::listen), "127.0.0.1:0");
-  EXPECT_EQ(parsed("localhost", AddressUse::listen), "localhost:0");
+  // A port that is left out is the same one to dial and to listen on.
+  EXPECT_EQ(parsed("localhost"), "localhost:50051");
+  EXPECT_EQ(parsed("localhost", AddressUse::listen), "localhost:50051");
+  EXPECT_EQ(parsed("0.0.0.0", AddressUse::listen), "0.0.0.0:50051");
+  EXPECT_EQ(parsed("0.0.0.0:7", AddressUse::listening), "0.0.0.0:7");
+  EXPECT_EQ(parsed("fe80::1%lo"), "[fe80::1%lo]:50051");
 }
 
 TEST(Address, SaysWhatIsWrong) {
@@ -55,14 +60,32 @@ TEST(Address, SaysWhatIsWrong) {
   EXPECT_THAT(parsed("[host]:1"), HasSubstr("IPv6"));
   EXPECT_THAT(parsed("300.1.1.1:5"), HasSubstr("not an IPv4"));
   EXPECT_THAT(parsed("ho/st:5"), HasSubstr("characters"));
+  EXPECT_THAT(parsed("0.0.0.0:0", AddressUse::listening), HasSubstr("port 0"));
+  for (const char* all : {"0.0.0.0:1", "[::]:1", "[0:0:0:0:0:0:0:0]:1"}) {
+    EXPECT_THAT(parsed(all), HasSubstr("all addresses of a host"));
+  }
+}
+
+TEST(Address, AListenerOnAllAddressesIsShownByOneThatCanBeDialled) {
+  for (const char* text : {"0.0.0.0:7000", "[::]:7000"}) {
+    const Address listening = parse_address(text, AddressUse::listen).value();
+    const Address shown = reachable_address(listening);
+    EXPECT_FALSE(shown.is_wildcard()) << shown.text();
+    EXPECT_EQ(shown.port, 7000);
+    EXPECT_TRUE(parse_address(shown.text(), AddressUse::dial).ok()) << shown.text();
+  }
+  const Address one{"10.1.1.1", 5};
+  EXPECT_EQ(reachable_address(one), one);
 }
 
 TEST(Address, BeyondLoopbackNeedsAWord) {
-  for (const char* text : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1"}) {
+  for (const char* text : {"127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1",
+                           "[0:0:0:0:0:0:0:1]:1", "[::ffff:127.0.0.1]:1"}) {
     EXPECT_TRUE(check_exposure(parse_address(text, AddressUse::dial).value(), false).ok()) << text;
   }
-  for (const char* text : {"0.0.0.0:1", "10.0.0.2:1", "[::]:1", "node:1"}) {
-    const Address address = parse_address(text, AddressUse::dial).value();
+  for (const char* text :
+       {"0.0.0.0:1", "10.0.0.2:1", "[::]:1", "node:1", "[fe80::1%lo]:1", "[::ffff:10.0.0.1]:1"}) {
+    const Address address = parse_address(text, AddressUse::listen).value();
     const Status refused = check_exposure(address, false);
     EXPECT_EQ(refused.code(), StatusCode::permission_denied) << text;
     EXPECT_THAT(refused.hint(), HasSubstr("--insecure-network"));
