@@ -209,7 +209,12 @@ struct Search {
 
 }  // namespace
 
-Result<std::vector<SplitEntry>> parse_split(std::string_view text, uint32_t layer_count) {
+Result<std::vector<SplitEntry>> parse_split(std::string_view text,
+                                            std::optional<uint32_t> layer_count) {
+  if (text.empty()) {
+    return invalid_argument("--split: no layers are given",
+                            "write layers per stage, such as 10,12,8 or worker-1:10,worker-2:20");
+  }
   std::vector<SplitEntry> entries;
   uint64_t sum = 0;
   size_t begin = 0;
@@ -239,9 +244,10 @@ Result<std::vector<SplitEntry>> parse_split(std::string_view text, uint32_t laye
     sum += entry.layers;
     entries.push_back(std::move(entry));
   }
-  if (sum != layer_count) {
+  if (layer_count && sum != *layer_count) {
     return invalid_argument(
-        fmt::format("--split {}: {} layers in all, the model has {}", text, sum, layer_count));
+        fmt::format("--split {}: {} layers in all, the model has {}", text, sum, *layer_count),
+        "give each layer to one stage");
   }
   return entries;
 }

@@ -29,8 +29,10 @@ struct SplitEntry {
   std::string node;  // empty: the next node in order that no entry names
   uint32_t layers = 0;
 };
-// Errors: INVALID_ARGUMENT naming the part that is wrong, or sums that differ from `layer_count`.
-Result<std::vector<SplitEntry>> parse_split(std::string_view text, uint32_t layer_count);
+// Errors: INVALID_ARGUMENT naming the part that is wrong, or a sum that differs from `layer_count`
+// if that is known.
+Result<std::vector<SplitEntry>> parse_split(std::string_view text,
+                                            std::optional<uint32_t> layer_count = {});
 
 struct PlanOptions {
   uint32_t context = 4096;

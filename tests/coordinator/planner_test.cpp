@@ -320,11 +320,17 @@ TEST(Planner, SplitIsObeyedToTheLetter) {
 }
 
 TEST(Planner, BadSplitsAreRefused) {
-  for (const char* text : {"", ",", "10,", "10,x,20", "-1,31", "0,30", "30,0,0", "10,12,9",
-                           "1e1,20", ":30", "nan,30", "99999999999,1", "10 ,20", "0"}) {
+  for (const char* text :
+       {"",        ",",      "10,", "10,x,20", "-1,31",         "0,30",   "30,0,0",
+        "10,12,9", "1e1,20", ":30", "nan,30",  "99999999999,1", "10 ,20", "0",
+        "0,0",     "1,-1",   "0,1", "NaN",     "1e-30,1",       "inf,30"}) {
     EXPECT_EQ(parse_split(text, 30).status().code(), StatusCode::invalid_argument) << text;
   }
   EXPECT_TRUE(parse_split("30,0", 30).ok());
+  // By itself, before the model is known.
+  EXPECT_TRUE(parse_split("1,2").ok());
+  EXPECT_FALSE(parse_split("1,").ok());
+  EXPECT_FALSE(parse_split("").ok());
 }
 
 TEST(Planner, TableAndJsonSayTheSame) {
