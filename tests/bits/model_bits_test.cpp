@@ -148,12 +148,16 @@ TEST(SmolLm2Bits, AreEqualHoweverItIsRun) {
   }
 }
 
-// Every length to 40 and around 128 tokens, in one chunk and token by token, four side by side.
+// Every length to 40, around 128 tokens and beside powers of two, in one chunk and token by token,
+// four side by side.
 TEST(PromptLengthBits, AreThoseOfDecodingTokenByToken) {
   const std::string path = std::string(STRATA_TEST_DATA) + "/quants/llama-Q4_0.gguf";
   std::vector<size_t> lengths;
   for (size_t n = 1; n <= 40; ++n) lengths.push_back(n);
   for (size_t n = 120; n <= 140; ++n) lengths.push_back(n);
+  for (const size_t power : {64, 256, 512}) {
+    for (size_t n = power - 1; n <= power + 1; ++n) lengths.push_back(n);
+  }
   const Sequences sequences = test_sequences(lengths);
   RunSetup at_once;
   at_once.chunk = 512;

@@ -28,6 +28,8 @@ struct SceneShape {
   float soft_cap = 0;
   bool sinks = false;
   std::vector<int32_t> lengths = {40};
+  // 0: queries and keys with a deviation of 1; else each element is of size 50 to 200 times this.
+  float large = 0;
 };
 
 struct Token {
@@ -53,6 +55,10 @@ class Scene {
     k_ = memory_.leaf(DType::f32, {shape.head_dim, shape.n_head_kv, longest_ * n_seqs, 1});
     v_ = memory_.leaf(DType::f32, {shape.head_dim_v, shape.n_head_kv, longest_ * n_seqs, 1});
     q_ = memory_.leaf(DType::f32, {shape.head_dim, shape.n_head, longest_ * n_seqs, 1});
+    if (shape.large > 0) {
+      enlarge(q_, shape.large);
+      enlarge(k_, shape.large);
+    }
 
     std::vector<int32_t> ids(static_cast<size_t>(n_blocks));
     std::iota(ids.begin(), ids.end(), 0);
@@ -144,6 +150,15 @@ class Scene {
   }
 
  private:
+  // Sizes that a half holds exactly, so that rounding the cache changes nothing.
+  static void enlarge(Tensor* tensor, float factor) {
+    float* values = TestGraph::floats(tensor);
+    const int64_t count = tensor->ne[0] * tensor->ne[1] * tensor->ne[2];
+    for (int64_t i = 0; i < count; ++i) {
+      const float size = 50 + 150 * std::min(1.0F, std::abs(values[i]) / 2);
+      values[i] = std::copysign(std::round(size * 8) / 8 * factor, values[i]);
+    }
+  }
   const float* at(const Tensor* all, int32_t seq, int32_t position, int64_t head) const {
     return TestGraph::floats(all) + ((seq * longest_ + position) * all->ne[1] + head) * all->ne[0];
   }
@@ -318,6 +333,31 @@ TEST_P(AttentionShape, GivesTheBitsOfOtherMachines) {
   }
   EXPECT_EQ(sha.finish(), golden_digests("cpu/attention_digests.txt")[GetParam().name])
       << GetParam().name;
+}
+
+// Queries and keys of size 50 to 200: scores of up to 320,000 leave half precision far behind (its
+// largest number is 65,504), and F32 still tells neighbours apart. A score is one chain of
+// head_dim roundings, each of 2^-24 of a sum of about 125,000; that bounds the difference by
+// e^(2 * 0.1) - 1 times the largest value.
+TEST(Attention, LargeQueriesAndKeysKeepTheirPrecision) {
+  for (const int64_t head_dim : {64, 128}) {
+    for (const DType kv : {DType::f32, DType::f16}) {
+      const SceneShape shape{
+          .head_dim = head_dim, .head_dim_v = 64, .kv = kv, .lengths = {70}, .large = 1};
+      Scene scene(shape);
+      CpuUnderTest cpu = make_cpu(detect_isa(), 2);
+      const Outputs outputs = feed_all(scene, *cpu.backend, 9);
+      for (const auto& [token, values] : outputs) {
+        for (const float value : values) ASSERT_TRUE(std::isfinite(value));
+      }
+      expect_near_exact(scene, outputs, 0.22 * 4);
+    }
+    // A tenth of the size each: scores to 3,200, where F32 is exact to 10^-3.
+    const SceneShape shape{.head_dim = head_dim, .head_dim_v = 64, .lengths = {70}, .large = 0.125};
+    Scene scene(shape);
+    CpuUnderTest cpu = make_cpu(detect_isa(), 2);
+    expect_near_exact(scene, feed_all(scene, *cpu.backend, 64), 4e-3);
+  }
 }
 
 // Offsets beyond 2^32 bytes: the blocks in use are the last ones of a cache of more than 4 GiB, of

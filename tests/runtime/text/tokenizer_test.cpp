@@ -175,6 +175,18 @@ TEST_P(RandomText, LongTextsTakeSeconds) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
+TEST_P(RandomText, WordsWithoutCodePointsAreNoProblem) {
+  // A lone continuation byte, a cut emoji, NUL, combining marks only, a noncharacter.
+  const std::vector<std::string> texts = {"\x80", "\xF0\x9F\x98", std::string("\0", 1),
+                                          "\u0301\u0302\u0303", "\uFFFF"};
+  for (const std::string& text : texts) {
+    const std::vector<int32_t> ids = tokenizer_->encode(text);
+    EXPECT_FALSE(ids.empty());
+    const bool spm = tokenizer_->vocab().kind() == VocabKind::spm;
+    EXPECT_EQ(tokenizer_->decode(ids), spm ? text : replace_invalid_utf8(text));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, RandomText,
                          ::testing::Values("llama-spm", "gpt-2", "qwen2", "deepseek-coder"),
                          [](const auto& each) {
@@ -195,16 +207,27 @@ TEST(BpeTokenizer, ABytesMissingTokenIsLeftOut) {
             "b");
 }
 
-TEST(Tokenizer, WordsWithoutCodePointsAreNoProblem) {
-  const auto tokenizer = open_tokenizer(STRATA_TEST_VOCABULARIES "/gpt-2.gguf");
+// Text beside a special token is split as if it stood alone, and none of it is lost.
+TEST(BpeTokenizer, ASpecialTokenCutsTheTextAndNothingElse) {
+  const auto tokenizer = open_tokenizer(STRATA_TEST_VOCABULARIES "/qwen2.gguf");
   ASSERT_NE(tokenizer, nullptr);
-  // A lone continuation byte, a cut emoji, NUL, combining marks only, a noncharacter.
-  const std::vector<std::string> texts = {"\x80", "\xF0\x9F\x98", std::string("\0", 1),
-                                          "\u0301\u0302\u0303", "\uFFFF"};
-  for (const std::string& text : texts) {
-    EXPECT_FALSE(tokenizer->encode(text).empty());
-    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), replace_invalid_utf8(text));
-  }
+  const auto ids = [&](const char* text) {
+    return tokenizer->encode(text, {.parse_special = true});
+  };
+  const std::vector<int32_t> start = ids("<|im_start|>");
+  const std::vector<int32_t> end = ids("<|im_end|>");
+  ASSERT_EQ(start.size(), 1U);
+  ASSERT_EQ(end.size(), 1U);
+  const auto joined = [](std::initializer_list<std::vector<int32_t>> parts) {
+    std::vector<int32_t> all;
+    for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  };
+  EXPECT_EQ(ids("<|im_start|>user"), joined({start, ids("user")}));
+  EXPECT_EQ(ids("x<|im_end|> y"), joined({ids("x"), end, ids(" y")}));
+  EXPECT_EQ(ids("<|im_end|><|im_start|>"), joined({end, start}));
+  EXPECT_EQ(ids("<|im_start|> <|im_start|>"), joined({start, ids(" "), start}));
+  EXPECT_EQ(ids("a<|im_start|"), tokenizer->encode("a<|im_start|"));
 }
 
 }  // namespace
