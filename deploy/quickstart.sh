@@ -19,11 +19,17 @@ say() { printf '\033[2m%s\033[0m\n' "$*" >&2; }
 
 deploy/packages.sh >&2
 logs=$(mktemp -d "${TMPDIR:-/tmp}/strata-quickstart.XXXXXX")
-pids=()
+# Asks all processes to end, and after five seconds does not ask any more. Ctrl-C meanwhile reaches
+# them too, and hurries them.
 cleanup() {
-  trap - EXIT INT TERM
-  for ((i = ${#pids[@]} - 1; i >= 0; i--)); do kill -TERM "${pids[i]}" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  trap - EXIT
+  trap '' INT TERM
+  local left
+  left=$(jobs -p)
+  for pid in $left; do kill -TERM "$pid" 2>/dev/null || true; done
+  for ((i = 0; i < 50; i++)); do [ -n "$(jobs -rp)" ] && sleep 0.1 || break; done
+  for pid in $(jobs -rp); do kill -KILL "$pid" 2>/dev/null || true; done
+  wait
   rm -rf "$logs"
 }
 trap cleanup EXIT
@@ -41,10 +47,10 @@ model=$(deploy/fetch_model.sh smollm2)
 # The coordinator takes a free port and writes its address to a file; the workers join it there.
 "$strata" coordinator -m "$model" --listen 127.0.0.1:0 --address-file "$logs/address" --workers 2 \
   >"$logs/coordinator" 2>&1 &
-pids+=($!)
+coordinator=$!
 for ((i = 0; i < 200; i++)); do
   [ -s "$logs/address" ] && break
-  kill -0 "${pids[0]}" 2>/dev/null || break
+  kill -0 "$coordinator" 2>/dev/null || break
   sleep 0.05
 done
 [ -s "$logs/address" ] || { cat "$logs/coordinator" >&2; exit 1; }
@@ -52,8 +58,9 @@ address=$(cat "$logs/address")
 say "coordinator on $address; starting two workers"
 for name in worker-1 worker-2; do
   "$strata" worker --join "$address" --name "$name" --threads 1 --models "$(dirname "$model")" >"$logs/$name" 2>&1 &
-  pids+=($!)
 done
 
-"$strata" run --coordinator "$address" -p "$prompt" "$@" || { status=$?; tail -n 5 "$logs"/* >&2; exit "$status"; }
+# Waited for, so that a signal to this script alone takes effect at once.
+"$strata" run --coordinator "$address" -p "$prompt" "$@" &
+wait $! || { status=$?; tail -n 5 "$logs"/* >&2; exit "$status"; }
 "$strata" ps --coordinator "$address" >&2
