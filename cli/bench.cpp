@@ -7,10 +7,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "backends/cpu/isa.h"
 #include "cli/bench_run.h"
 #include "cli/local_cluster.h"
 #include "cli/local_engine.h"
+#include "cli/signals.h"
+#include "runtime/base/base_name.h"
 #include "runtime/base/human.h"
+#include "runtime/base/text_table.h"
+#include "runtime/base/thread_pool.h"
 
 namespace strata::cli {
 namespace {
@@ -36,7 +41,7 @@ struct BenchResult {
   double load_s = 0;
   uint64_t peak_rss_bytes = 0;  // of the largest process
   double predicted_tokens_per_s = 0;
-  std::string split;
+  std::vector<int32_t> split;  // layers of each stage
 };
 
 double seconds_since(TimePoint begin) {
@@ -51,8 +56,12 @@ uint64_t own_peak_rss_bytes() {
 
 // Whole prompts of depth + prompt tokens; what the first `depth` of them cost is measured apart.
 Status measure(coordinator::EngineLoop& engine, const BenchOptions& options, int32_t vocab_size,
-               Signals& signals, BenchResult& result, double& ms_per_token) {
-  const auto interrupted = [&signals] { return signals.count() > 0; };
+               Terminal& terminal, const std::stop_token& stop, BenchResult& result,
+               double& ms_per_token) {
+  const auto say = [&terminal](const std::string& what) {
+    if (terminal.shows_progress()) terminal.status(what);
+  };
+  say("warming up");
   BenchLoad load{.prompt_tokens = options.depth + options.prompt,
                  .new_tokens = options.gen,
                  .sequences = options.batch,
@@ -63,15 +72,19 @@ Status measure(coordinator::EngineLoop& engine, const BenchOptions& options, int
                  .new_tokens = 4,
                  .sequences = 1,
                  .vocab_size = vocab_size},
-                interrupted));
+                stop));
   double depth_ms = 0;
   if (options.depth > 0) {
+    say("measuring the depth alone");
     BenchLoad depth_only = load;
     depth_only.prompt_tokens = options.depth;
     depth_only.new_tokens = 1;
-    depth_ms = TRY(run_bench(engine, depth_only, interrupted)).first_token_ms;
+    depth_ms = TRY(run_bench(engine, depth_only, stop)).first_token_ms;
   }
-  const BenchTimes times = TRY(run_bench(engine, load, interrupted));
+  say(fmt::format("measuring {} x {} prompt tokens and {} new ones", options.batch,
+                  human_count(options.prompt), human_count(options.gen)));
+  const BenchTimes times = TRY(run_bench(engine, load, stop));
+  say("measuring a hop");
   const double prefill_ms = std::max(times.first_token_ms - depth_ms, 1e-3);
   result.prefill_tokens_per_s = options.prompt * options.batch / prefill_ms * 1e3;
   result.decode_tokens_per_s = times.decode_tokens_per_s;
@@ -89,21 +102,21 @@ LocalEngineOptions engine_options(const BenchOptions& options) {
 }
 
 // In one process: a hop is what a token takes beside the stages' own computing.
-Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal, Signals& signals) {
+Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal,
+                                const std::stop_token& stop) {
   BenchResult result;
   const TimePoint begin = SystemClock().now();
   const std::unique_ptr<LocalEngine> engine =
-      TRY(LocalEngine::open(engine_options(options), terminal, signals));
+      TRY(LocalEngine::open(engine_options(options), terminal, stop));
   result.load_s = seconds_since(begin);
   double ms_per_token = 0;
   const int32_t vocab_size = static_cast<int32_t>(engine->vocab_size());
-  TRY(measure(engine->engine(), options, vocab_size, signals, result, ms_per_token));
+  TRY(measure(engine->engine(), options, vocab_size, terminal, stop, result, ms_per_token));
   // A decode of one sequence, with the stages' counters around it.
   const StageBusy before = engine->busy();
-  const BenchTimes alone = TRY(
-      run_bench(engine->engine(),
-                {.prompt_tokens = 1, .new_tokens = 33, .sequences = 1, .vocab_size = vocab_size},
-                [&signals] { return signals.count() > 0; }));
+  const BenchTimes alone = TRY(run_bench(
+      engine->engine(),
+      {.prompt_tokens = 1, .new_tokens = 33, .sequences = 1, .vocab_size = vocab_size}, stop));
   const StageBusy after = engine->busy();
   const double steps =
       static_cast<double>(after.steps - before.steps) / static_cast<double>(after.stages);
@@ -113,26 +126,37 @@ Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal,
         std::max(0.0, (alone.ms_per_token - busy_ms) * 1e3 / static_cast<double>(after.stages));
   }
   result.peak_rss_bytes = own_peak_rss_bytes();
+  result.split = engine->split();
   return result;
+}
+
+// The layers of a cluster's stages, head first.
+std::vector<int32_t> split_of(const remote::ClusterStatus& status) {
+  std::vector<int32_t> split;
+  for (const remote::NodeStatus& node : status.nodes) {
+    if (!node.range) continue;
+    split.resize(std::max<size_t>(split.size(), node.stage_index + 1));
+    split[node.stage_index] = node.range->count();
+  }
+  return split;
 }
 
 // Over worker processes: a hop is what a token takes longer than in one process with equal threads.
 Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& terminal,
-                                  Signals& signals) {
+                                  const std::stop_token& stop) {
   double local_ms = 0;
   int32_t vocab_size = 0;
-  const auto interrupted = [&signals] { return signals.count() > 0; };
   const BenchLoad one{.prompt_tokens = 1, .new_tokens = 33, .sequences = 1, .vocab_size = 0};
   {
     BenchOptions whole = options;
-    whole.model.split.clear();
+    whole.model.split.reset();
     const std::unique_ptr<LocalEngine> engine =
-        TRY(LocalEngine::open(engine_options(whole), terminal, signals));
+        TRY(LocalEngine::open(engine_options(whole), terminal, stop));
     vocab_size = static_cast<int32_t>(engine->vocab_size());
     BenchLoad load = one;
     load.vocab_size = vocab_size;
-    TRY(run_bench(engine->engine(), load, interrupted));
-    local_ms = TRY(run_bench(engine->engine(), load, interrupted)).ms_per_token;
+    TRY(run_bench(engine->engine(), load, stop));
+    local_ms = TRY(run_bench(engine->engine(), load, stop)).ms_per_token;
   }
   BenchResult result;
   LocalClusterOptions cluster_options;
@@ -144,25 +168,25 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   serving.prefill_chunk = options.chunk;
   serving.kv_type = options.model.kv_type;
   serving.is_quiet = options.json;
-  for (const int layers : options.model.split) {
-    serving.split += fmt::format("{}{}", serving.split.empty() ? "" : ",", layers);
-  }
+  serving.split = options.model.split;
   cluster_options.workers = options.workers;
   cluster_options.threads = options.model.threads;
   cluster_options.isa = options.model.isa;
   const TimePoint begin = SystemClock().now();
   const std::unique_ptr<LocalCluster> cluster =
-      TRY(LocalCluster::start(cluster_options, terminal, signals));
-  TRY(cluster->wait_ready(signals));
+      TRY(LocalCluster::start(cluster_options, terminal, stop));
+  TRY(cluster->wait_ready(stop));
   result.load_s = seconds_since(begin);
   double ms_per_token = 0;
   coordinator::EngineLoop& engine = cluster->coordinator().engine();
-  TRY(measure(engine, options, vocab_size, signals, result, ms_per_token));
+  TRY(measure(engine, options, vocab_size, terminal, stop, result, ms_per_token));
   BenchLoad load = one;
   load.vocab_size = vocab_size;
-  const double cluster_ms = TRY(run_bench(engine, load, interrupted)).ms_per_token;
+  const double cluster_ms = TRY(run_bench(engine, load, stop)).ms_per_token;
   result.hop_us = (cluster_ms - local_ms) * 1e3 / options.workers;
-  result.predicted_tokens_per_s = cluster->coordinator().status().predicted_tokens_per_s;
+  const remote::ClusterStatus status = cluster->coordinator().status();
+  result.predicted_tokens_per_s = status.predicted_tokens_per_s;
+  result.split = split_of(status);
   result.peak_rss_bytes = own_peak_rss_bytes();
   for (const auto& worker : cluster->workers()) {
     result.peak_rss_bytes = std::max(result.peak_rss_bytes, worker->peak_rss_bytes());
@@ -170,7 +194,19 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   return result;
 }
 
-std::string to_json(const BenchResult& result, const BenchOptions& options) {
+// What the options leave to the program, as it decided.
+struct Settings {
+  int threads = 0;  // of each process
+  std::string isa;
+};
+
+Result<Settings> settings_of(const ModelOptions& options) {
+  return Settings{.threads = options.threads > 0 ? options.threads : usable_core_count(),
+                  .isa = cpu::isa_name(TRY(cpu::choose_isa(options.isa)))};
+}
+
+std::string to_json(const BenchResult& result, const BenchOptions& options,
+                    const Settings& settings) {
   const Json object = {{"prefill_tokens_per_s", result.prefill_tokens_per_s},
                        {"decode_tokens_per_s", result.decode_tokens_per_s},
                        {"ttft_ms", result.ttft_ms},
@@ -178,44 +214,60 @@ std::string to_json(const BenchResult& result, const BenchOptions& options) {
                        {"load_s", result.load_s},
                        {"peak_rss_bytes", result.peak_rss_bytes},
                        {"predicted_tokens_per_s", result.predicted_tokens_per_s},
-                       {"model", options.model.path.substr(options.model.path.rfind('/') + 1)},
+                       {"model", base_name(options.model.path)},
                        {"workers", options.workers},
-                       {"split", options.model.split},
+                       {"split", result.split},
                        {"prompt", options.prompt},
                        {"gen", options.gen},
                        {"batch", options.batch},
                        {"depth", options.depth},
-                       {"threads", options.model.threads},
-                       {"isa", options.model.isa},
+                       {"threads", settings.threads},
+                       {"isa", settings.isa},
                        {"kv_type", options.model.kv_type}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string to_text(const BenchResult& result, const BenchOptions& options) {
-  std::string text = fmt::format(
-      "prompt    {:8.1f} tokens/s  ({} x {} tokens{})\n"
-      "decode    {:8.1f} tokens/s  ({} x {} tokens)\n"
-      "first     {:8.1f} ms\n"
-      "hop       {:8.1f} us\n"
-      "load      {:8.2f} s\n"
-      "peak      {:>8}\n",
-      result.prefill_tokens_per_s, options.batch, options.prompt,
-      options.depth > 0 ? fmt::format(" after {}", options.depth) : "", result.decode_tokens_per_s,
-      options.batch, options.gen, result.ttft_ms, result.hop_us, result.load_s,
-      human_bytes(result.peak_rss_bytes));
+std::string to_text(const BenchResult& result, const BenchOptions& options,
+                    const Settings& settings) {
+  std::string layers;
+  for (const int32_t count : result.split)
+    layers += fmt::format("{}{}", layers.empty() ? "" : ",", count);
+  const auto row = [](const char* what, const std::string& value, const std::string& unit,
+                      const std::string& note) {
+    return std::vector<std::string>{what, value, unit, note};
+  };
+  const auto number = [](double value) { return fmt::format("{:.1f}", value); };
+  std::vector<std::vector<std::string>> rows = {
+      row("prompt", number(result.prefill_tokens_per_s), "tokens/s",
+          fmt::format("{} x {} tokens{}", options.batch, human_count(options.prompt),
+                      options.depth > 0 ? " after " + human_count(options.depth) : "")),
+      row("decode", number(result.decode_tokens_per_s), "tokens/s",
+          fmt::format("{} x {} tokens", options.batch, human_count(options.gen))),
+      row("first token", number(result.ttft_ms), "ms", "mean over the sequences"),
+      row("hop", number(result.hop_us), "µs", "of a token, beside computing"),
+      row("load", fmt::format("{:.2f}", result.load_s), "s", ""),
+      row("peak memory", number(static_cast<double>(result.peak_rss_bytes) / (1 << 20)), "MiB",
+          options.workers > 0 ? "of the largest process" : "")};
   if (result.predicted_tokens_per_s > 0) {
-    text +=
-        fmt::format("predicted {:8.1f} tokens/s for one sequence\n", result.predicted_tokens_per_s);
+    rows.push_back(row("predicted", number(result.predicted_tokens_per_s), "tokens/s",
+                       "the planner's, one sequence"));
   }
-  return text;
+  return fmt::format(
+      "{}, {}, {} thread{}{}, layers {}\n\n{}", base_name(options.model.path), settings.isa,
+      settings.threads, settings.threads == 1 ? "" : "s",
+      options.workers > 0 ? fmt::format(" in each of {} workers", options.workers) : "", layers,
+      table_text(rows, {1}));
 }
 
 Status run_bench_command(const BenchOptions& options) {
-  Signals signals;
-  Terminal terminal;
-  const BenchResult result = TRY(options.workers > 0 ? bench_cluster(options, terminal, signals)
-                                                     : bench_local(options, terminal, signals));
-  terminal.answer(options.json ? to_json(result, options) : to_text(result, options));
+  const Signals signals(options.json);
+  const std::stop_token stop = signals.stop_token();
+  Terminal terminal(options.json);
+  const Settings settings = TRY(settings_of(options.model));
+  const BenchResult result = TRY(options.workers > 0 ? bench_cluster(options, terminal, stop)
+                                                     : bench_local(options, terminal, stop));
+  terminal.answer(options.json ? to_json(result, options, settings)
+                               : to_text(result, options, settings));
   return ok_status();
 }
 
@@ -225,25 +277,32 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   CLI::App& command = *app.add_subcommand("bench", "Measure prompt and generation speed");
   auto options = std::make_shared<BenchOptions>();
   add_model_options(command, options->model, "f16");
-  command.add_option("--workers", options->workers, "Over N worker processes on this machine")
-      ->check(CLI::Range(1, 64));
-  command.add_option("--prompt", options->prompt, "Prompt tokens of each sequence")
+  const auto add = [&](const char* name, auto& target, const char* type, const char* text) {
+    return command.add_option(name, target, text)->type_name(type)->group("Load");
+  };
+  add("--prompt", options->prompt, "N", "Prompt tokens of each sequence")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command.add_option("--gen", options->gen, "Tokens to generate in each sequence")
+  add("--gen", options->gen, "N", "Tokens to generate in each sequence")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command.add_option("--batch", options->batch, "Sequences at once")
+  add("--batch", options->batch, "N", "Sequences at once")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command.add_option("--depth", options->depth, "Tokens in the context before the prompt")
+  add("--depth", options->depth, "N",
+      "Tokens in the context before the prompt, whose time is not counted")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
-  command.add_option("--chunk", options->chunk, "Prompt tokens of one sequence in one step")
+  add("--chunk", options->chunk, "N",
+      "Prompt tokens of one sequence in one step (default: what keeps all stages busy)")
       ->check(CLI::Range(1, 1 << 16));
-  add_json_option(command, context);
+  add("--workers", options->workers, "N",
+      "Over N worker processes on this machine (default: in this process)")
+      ->check(CLI::Range(1, 64));
+  add_json_option(command, context, "Print one JSON object: the measures and the settings");
   add_example(command, "strata bench -m model.gguf --prompt 512 --gen 128 --json");
   command.callback([options, &context] {
+    context.check = [options] { return check_model_options(options->model); };
     context.run = [options, &context] {
       options->json = context.json;
       return run_bench_command(*options);

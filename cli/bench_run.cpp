@@ -69,7 +69,7 @@ BenchTimes summarise(const std::vector<std::vector<TimePoint>>& tokens, TimePoin
 }  // namespace
 
 Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& load,
-                             const std::function<bool()>& is_cancelled) {
+                             const std::stop_token& stop) {
   const auto progress = std::make_shared<Progress>();
   const SystemClock clock;
   {
@@ -97,7 +97,7 @@ Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& l
   const MutexLock lock(progress->mutex);
   while (progress->finished < load.sequences) {
     progress->changed.wait_until(progress->mutex, clock.now() + kCancelInterval);
-    if (!is_cancelled()) continue;
+    if (!stop.stop_requested()) continue;
     for (const coordinator::RequestId id : ids) engine.cancel(id);
     return cancelled("interrupted");
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 
 #include "coordinator/engine/engine_loop.h"
 #include "runtime/base/status.h"
@@ -25,8 +26,8 @@ struct BenchTimes {
 };
 
 // Sends the requests at once, greedy and without end tokens, and waits for all. Errors: the first
-// request's that failed; CANCELLED once `is_cancelled` says so.
+// request's that failed; CANCELLED once told to stop.
 Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& load,
-                             const std::function<bool()>& is_cancelled);
+                             const std::stop_token& stop);
 
 }  // namespace strata::cli

@@ -1,16 +1,24 @@
 #include "cli/chat.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
+#include "cli/answer.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
+#include "cli/signals.h"
+#include "runtime/base/file_descriptor.h"
+#include "runtime/base/human.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/utf8.h"
 
 namespace strata::cli {
 namespace {
@@ -19,6 +27,7 @@ struct ChatOptions {
   SessionOptions session;
   remote::GenerateRequest request;
   std::string system;
+  bool json = false;
 };
 
 constexpr const char* kHelp =
@@ -28,23 +37,64 @@ constexpr const char* kHelp =
     "/quit   leave (or Ctrl-D)\n"
     "Ctrl-C stops an answer; a second one leaves.";
 
+// What a signal means from moment to moment: the first during an answer ends the answer; any other,
+// and SIGTERM always, ends the chat. Threads: any.
+class Interruptions {
+ public:
+  // An answer begins: it is to end once the token says so.
+  std::stop_token begin_answer() {
+    const MutexLock lock(mutex_);
+    answer_ = std::stop_source();
+    if (leaving_) answer_.request_stop();
+    is_answering_ = true;
+    return answer_.get_token();
+  }
+  // False if the chat is to end.
+  bool end_answer() {
+    const MutexLock lock(mutex_);
+    is_answering_ = false;
+    return !leaving_;
+  }
+  // False if only the answer is to end.
+  bool take(int signal_number) {
+    std::stop_source answer;
+    bool leave = false;
+    {
+      const MutexLock lock(mutex_);
+      leave = signal_number == SIGTERM || !is_answering_ || answer_.stop_requested();
+      leaving_ = leaving_ || leave;
+      answer = answer_;
+    }
+    answer.request_stop();
+    return leave;
+  }
+  bool leaving() const {
+    const MutexLock lock(mutex_);
+    return leaving_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::stop_source answer_ STRATA_GUARDED_BY(mutex_);
+  bool is_answering_ STRATA_GUARDED_BY(mutex_) = false;
+  bool leaving_ STRATA_GUARDED_BY(mutex_) = false;
+};
+
 // Lines from standard input, in the terminal's own line editing. A signal wakes the reader.
 class LineReader {
  public:
   LineReader() {
-    if (::pipe(wake_) != 0) wake_[0] = wake_[1] = -1;
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC) == 0) {
+      wake_from_ = FileDescriptor(ends[0]);
+      wake_to_ = FileDescriptor(ends[1]);
+    }
   }
-  ~LineReader() {
-    ::close(wake_[0]);
-    ::close(wake_[1]);
-  }
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
 
   // From any thread.
   void wake() {
     const char byte = 0;
-    [[maybe_unused]] const ssize_t written = ::write(wake_[1], &byte, 1);
+    [[maybe_unused]] const ssize_t written = ::write(wake_to_.get(), &byte, 1);
   }
   // The next line without its end; none at the end of input or after wake().
   std::optional<std::string> next() {
@@ -55,7 +105,7 @@ class LineReader {
         held_.erase(0, end + 1);
         return line;
       }
-      pollfd fds[2] = {{0, POLLIN, 0}, {wake_[0], POLLIN, 0}};
+      pollfd fds[2] = {{0, POLLIN, 0}, {wake_from_.get(), POLLIN, 0}};
       if (::poll(fds, 2, -1) < 0 && errno != EINTR) return std::nullopt;
       if ((fds[1].revents & POLLIN) != 0) return std::nullopt;
       if ((fds[0].revents & (POLLERR | POLLNVAL)) != 0) return std::nullopt;
@@ -72,7 +122,8 @@ class LineReader {
   }
 
  private:
-  int wake_[2] = {-1, -1};
+  FileDescriptor wake_from_;
+  FileDescriptor wake_to_;
   std::string held_;
 };
 
@@ -87,6 +138,7 @@ class Conversation {
     messages_.clear();
     if (!options_.system.empty()) messages_.push_back({"system", options_.system});
   }
+  bool is_first_turn() const { return messages_.empty() || messages_.back().role == "system"; }
   void undo() {
     while (!messages_.empty() && messages_.back().role == "assistant") messages_.pop_back();
     if (!messages_.empty() && messages_.back().role == "user") messages_.pop_back();
@@ -94,24 +146,18 @@ class Conversation {
 
   // One turn. What an interrupted answer had said stays in the conversation; a turn that failed
   // leaves no trace.
-  Status ask(const std::string& question) {
+  Status ask(const std::string& question, const std::stop_token& stop, Answer& answer) {
     messages_.push_back({"user", question});
     remote::GenerateRequest request = options_.request;
     request.prompt = messages_;
-    std::string answer;
-    Status status = session_.generate(request, [&](const remote::GenerateEvent& event) {
-      if (const auto* token = std::get_if<remote::GenerateToken>(&event)) {
-        answer += token->text;
-        terminal_.answer(token->text);
-      }
-    });
-    terminal_.answer("\n");
-    if (!status.ok() && (status.code() != StatusCode::cancelled || answer.empty())) {
+    const Status status = cli::ask(session_, request, !options_.json, stop, terminal_, answer);
+    if (!options_.json && (status.ok() || !answer.text.empty())) terminal_.answer("\n");
+    if (!status.ok() && (status.code() != StatusCode::cancelled || answer.text.empty())) {
       messages_.pop_back();
       return status;
     }
-    messages_.push_back({"assistant", answer});
-    return ok_status();
+    messages_.push_back({"assistant", answer.text});
+    return status;
   }
 
  private:
@@ -121,9 +167,45 @@ class Conversation {
   remote::ChatPrompt messages_;
 };
 
-// False to leave.
-bool handle_line(const std::string& line, Conversation& conversation, Terminal& terminal) {
-  if (line == "/quit" || line == "/exit") return false;
+// A note below an answer, for a person.
+std::string note_of(const Answer& answer, uint32_t max_tokens) {
+  std::string text = answer.speed_text();
+  const remote::GenerateFinished& end = answer.finished;
+  if (end.reason == "length" && (max_tokens == 0 || end.generated_tokens < max_tokens)) {
+    text += fmt::format("; cut off, the context is full at {} tokens: /reset begins anew",
+                        human_count(end.prompt_tokens + end.generated_tokens));
+  }
+  return text;
+}
+
+void answer_line(const std::string& line, const std::stop_token& stop, const ChatOptions& options,
+                 Conversation& conversation, Terminal& terminal) {
+  Answer answer;
+  Status status = conversation.ask(line, stop, answer);
+  if (status.code() == StatusCode::cancelled && stop.stop_requested()) {
+    terminal.line(terminal.dim("stopped"));
+    return;
+  }
+  if (status.code() == StatusCode::invalid_argument && !conversation.is_first_turn()) {
+    status = status.with_hint(
+        "the conversation has grown too long: /reset begins a new one, /undo "
+        "takes the last turn back, a larger --ctx holds more");
+  }
+  if (!status.ok()) {
+    terminal.end_line();
+    report_error(status, options.json);
+  } else if (options.json) {
+    terminal.answer(answer.json());
+  } else if (terminal.is_interactive()) {
+    terminal.line(terminal.dim(note_of(answer, options.request.max_tokens)));
+  } else if (answer.finished.reason == "length" && options.request.max_tokens == 0) {
+    terminal.line(note_of(answer, options.request.max_tokens));
+  }
+}
+
+// False if the line is no command of the chat's own.
+bool handle_command(const std::string& line, Conversation& conversation, Terminal& terminal) {
+  if (line.front() != '/') return false;
   if (line == "/help") {
     terminal.line(kHelp);
   } else if (line == "/reset") {
@@ -132,51 +214,37 @@ bool handle_line(const std::string& line, Conversation& conversation, Terminal& 
   } else if (line == "/undo") {
     conversation.undo();
     terminal.line(terminal.dim("the last turn is gone"));
-  } else if (line.front() == '/') {
-    terminal.line(fmt::format("{} is no command; /help lists them", line));
-  } else if (const Status status = conversation.ask(line); !status.ok()) {
-    if (status.code() == StatusCode::cancelled) {
-      terminal.line(terminal.dim("stopped; Ctrl-C again leaves"));
-    } else {
-      terminal.line("error: " + status.to_string());
-    }
+  } else {
+    terminal.line(fmt::format("{} is no command; /help lists them", printable(line, 40)));
   }
   return true;
 }
 
 Status run_chat(const ChatOptions& options) {
-  Signals signals;
-  Terminal terminal;
-  const std::unique_ptr<Session> session = TRY(Session::open(options.session, terminal, signals));
+  Signals signals(options.json);
+  Terminal terminal(options.json);
+  const std::unique_ptr<Session> session =
+      TRY(Session::open(options.session, terminal, signals.stop_token()));
   LineReader reader;
-  std::atomic<bool> is_answering = false;
-  std::atomic<bool> leaving = false;
-  // The first Ctrl-C ends an answer; one at the prompt, or a second, leaves.
-  std::atomic<bool> stopped_once = false;
-  signals.on_signal([&](int) {
-    if (is_answering && !stopped_once.exchange(true)) {
-      session->cancel();
-      return;
-    }
-    leaving = true;
-    session->cancel();
-    reader.wake();
+  Interruptions interruptions;
+  const Signals::Handling handling = signals.handle([&](const Signals::Event& event) {
+    if (interruptions.take(event.number)) reader.wake();
   });
   Conversation conversation(options, *session, terminal);
-  if (terminal.is_interactive()) terminal.line(terminal.dim("/help lists what else can be typed"));
-  while (!leaving) {
-    if (terminal.is_interactive()) terminal.answer(terminal.bold("> "));
+  const bool is_interactive = terminal.is_interactive() && !options.json;
+  if (is_interactive) terminal.line(terminal.dim("/help lists what else can be typed"));
+  while (!interruptions.leaving()) {
+    if (is_interactive) terminal.answer(terminal.bold("> "));
     const std::optional<std::string> line = reader.next();
-    if (!line) break;
+    if (!line || *line == "/quit" || *line == "/exit") break;
     if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
-    is_answering = true;
-    const bool goes_on = handle_line(*line, conversation, terminal);
-    is_answering = false;
-    stopped_once = false;
-    if (!goes_on) break;
+    if (handle_command(*line, conversation, terminal)) continue;
+    const std::stop_token stop = interruptions.begin_answer();
+    answer_line(*line, stop, options, conversation, terminal);
+    if (!interruptions.end_answer()) break;
+    if (stop.stop_requested()) signals.forget();
   }
-  signals.on_signal({});
-  if (terminal.is_interactive()) terminal.answer("\n");
+  if (is_interactive) terminal.answer("\n");
   return ok_status();
 }
 
@@ -185,11 +253,18 @@ Status run_chat(const ChatOptions& options) {
 void add_chat_command(CLI::App& app, CommandContext& context) {
   CLI::App& command = *app.add_subcommand("chat", "Talk to a model, turn by turn");
   auto options = std::make_shared<ChatOptions>();
-  command.add_option("--system", options->system, "A system message before the conversation");
+  add_system_option(command, options->system);
   add_session_options(command, options->session);
   add_sampling_options(command, options->request);
+  add_json_option(command, context, "Print each answer as one JSON object on a line of its own");
   add_example(command, "strata chat --coordinator 127.0.0.1:50051");
-  command.callback([options, &context] { context.run = [options] { return run_chat(*options); }; });
+  command.callback([options, &context] {
+    context.check = [options] { return check_session_options(options->session); };
+    context.run = [options, &context] {
+      options->json = context.json;
+      return run_chat(*options);
+    };
+  });
 }
 
 }  // namespace strata::cli

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <stop_token>
 #include <string>
 
 #include "backends/remote/channel.h"
+#include "coordinator/client.h"
 #include "runtime/base/status.h"
 
 namespace strata::cli {
@@ -27,8 +30,15 @@ std::string user_cache_folder();
 struct ClusterAddressOptions {
   std::string coordinator;
   TokenOptions token;
+  bool insecure_network = false;
 };
-// --coordinator HOST:PORT and --token-file.
+// --coordinator HOST:PORT, --token-file and --insecure-network.
 void add_cluster_address_options(CLI::App& command, ClusterAddressOptions& options);
+// Errors: INVALID_ARGUMENT for what is no address.
+Status check_cluster_address(const ClusterAddressOptions& options);
+// Errors: PERMISSION_DENIED for an address beyond loopback without --insecure-network, those of the
+// token and of Client::connect().
+Result<std::unique_ptr<coordinator::Client>> connect_client(const ClusterAddressOptions& options,
+                                                            std::stop_token stop);
 
 }  // namespace strata::cli

@@ -2,8 +2,8 @@
 //
 // Each subcommand is one file with one function `void add_NAME_command(CLI::App&,
 // CommandContext&)`, listed in main.cpp. The function declares options and help, and sets a
-// callback that stores the outcome with `context.run = [options] { return run_name(*options); }`;
-// main runs it after parsing.
+// callback that stores the work with `context.run = [options] { return run_name(*options); }`, and
+// with `context.check` what can be said of the options by themselves; main runs both after parsing.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,20 +18,31 @@ namespace strata::cli {
 enum ExitCode : int { exit_ok = 0, exit_error = 1, exit_usage = 2 };
 
 struct CommandContext {
+  // Whether the options make sense, before anything is opened; may be empty. Its errors mean that
+  // the command was used wrongly.
+  std::function<Status()> check;
   // The chosen command's work. Errors are printed by main: as "error: message" and "hint: ..." on
   // standard error, or as one JSON object when `json` is set.
   std::function<Status()> run;
-  bool json = false;  // the chosen command was asked for --json
-  std::string log_level = "info";
+  bool json = false;      // the chosen command was asked for --json
+  std::string log_level;  // empty: info, and with --json off
+
+  std::string chosen_log_level() const {
+    if (!log_level.empty()) return log_level;
+    return json ? "off" : "info";
+  }
 };
 
-// Adds `--json` to a command; sets context.json.
-void add_json_option(CLI::App& command, CommandContext& context);
+// Adds `--json` to a command; sets context.json. `what`: what then stands on standard output.
+void add_json_option(CLI::App& command, CommandContext& context, const std::string& what);
+// Options that several commands take, with one text each.
+CLI::Option* add_model_path_option(CLI::App& command, std::string& path);
+CLI::Option* add_context_option(CLI::App& command, uint32_t& context);
+CLI::Option* add_kv_type_option(CLI::App& command, std::string& kv_type);
 // The example that closes a command's --help.
 void add_example(CLI::App& command, const std::string& example);
 
-// Prints the error as every command does and returns the exit code for it: exit_usage for
-// INVALID_ARGUMENT raised while reading options, exit_error else.
-int report_error(const Status& status, bool json);
+// Prints the error as every command does, and nothing else.
+void report_error(const Status& status, bool json);
 
 }  // namespace strata::cli

@@ -5,12 +5,16 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "cli/cluster_options.h"
 #include "cli/serving.h"
+#include "cli/signals.h"
 
 namespace strata::cli {
 namespace {
+
+using Json = nlohmann::json;
 
 struct CoordinatorCommandOptions {
   ServingOptions serving;
@@ -18,7 +22,12 @@ struct CoordinatorCommandOptions {
   std::string listen = "127.0.0.1:50051";
   bool insecure_network = false;
   std::string address_file;
+  bool json = false;
 };
+
+Result<remote::Address> listen_address(const CoordinatorCommandOptions& options) {
+  return remote::parse_address(options.listen, remote::AddressUse::listen).with_context("--listen");
+}
 
 // Whole or not at all, so that whoever waits for the file never reads half an address.
 Status write_address(const std::string& path, const std::string& address) {
@@ -33,27 +42,53 @@ Status write_address(const std::string& path, const std::string& address) {
   return ok_status();
 }
 
+// Others must be able to dial what is shown.
+std::string shown_address(const remote::Address& listening) {
+  return remote::reachable_address(listening).text();
+}
+
+std::string join_hint(const remote::Address& listening) {
+  return fmt::format("listening on {}; workers join with: strata worker --join {}{}",
+                     listening.text(), shown_address(listening),
+                     listening.is_loopback() ? "" : " --listen 0.0.0.0:0 --insecure-network");
+}
+
+void print_json(Terminal& terminal, const Json& object) {
+  terminal.answer(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
 Status run_coordinator(const CoordinatorCommandOptions& options) {
-  Signals signals;
-  Terminal terminal;
+  const Signals signals(options.json);
+  const std::stop_token stop = signals.stop_token();
+  Terminal terminal(options.json);
   ListenOptions listen;
-  listen.listen = TRY(remote::parse_address(options.listen, remote::AddressUse::listen));
+  listen.listen = TRY(listen_address(options));
   listen.insecure_network = options.insecure_network;
   TRY(remote::check_exposure(listen.listen, options.insecure_network));
   listen.token = TRY(read_token(options.token, true));
+  ServingOptions serving = options.serving;
+  if (options.json) {
+    serving.on_note = [&terminal](const coordinator::Note& note) {
+      print_json(terminal, {{"note", note.text}, {"is_warning", note.is_warning}});
+    };
+  }
   const std::unique_ptr<coordinator::Coordinator> coordinator =
-      TRY(start_coordinator(options.serving, listen, terminal, signals));
-  const std::string address = coordinator->address().text();
-  if (options.insecure_network && !coordinator->address().is_loopback()) {
+      TRY(start_coordinator(serving, listen, terminal, stop));
+  const remote::Address& address = coordinator->address();
+  if (options.insecure_network && !address.is_loopback()) {
     terminal.line(
         "listening beyond loopback without encryption: the token and all text can be "
         "read on the network",
         true);
   }
-  terminal.line(
-      fmt::format("listening on {}; workers join with: strata worker --join {}", address, address));
-  if (!options.address_file.empty()) TRY(write_address(options.address_file, address));
-  signals.wait();
+  terminal.line(join_hint(address));
+  if (options.json) {
+    print_json(terminal, {{"listening", address.text()}, {"address", shown_address(address)}});
+  }
+  if (!options.address_file.empty()) {
+    TRY(write_address(options.address_file, shown_address(address)));
+  }
+  wait_for_stop(stop);
   terminal.line("stopping");
   coordinator->stop();
   return ok_status();
@@ -67,16 +102,36 @@ void add_coordinator_command(CLI::App& app, CommandContext& context) {
   auto options = std::make_shared<CoordinatorCommandOptions>();
   add_serving_options(command, options->serving);
   command
-      .add_option("--listen", options->listen, "Address for workers and clients; port 0: any free")
-      ->capture_default_str();
-  command.add_flag("--insecure-network", options->insecure_network,
-                   "Allow an address beyond loopback, without encryption");
-  command.add_option("--address-file", options->address_file,
-                     "Write the address here once it is listened on");
+      .add_option(
+          "--listen", options->listen,
+          "Address for workers and clients; a port that is left out is 50051, port 0 takes a "
+          "free one")
+      ->type_name("HOST:PORT")
+      ->capture_default_str()
+      ->group("Cluster");
+  command
+      .add_option("--address-file", options->address_file,
+                  "Write the address here once it is listened on")
+      ->type_name("FILE")
+      ->group("Cluster");
   add_token_options(command, options->token);
+  command
+      .add_flag("--insecure-network", options->insecure_network,
+                "Allow an address beyond this machine, without encryption")
+      ->group("Cluster");
+  add_json_option(command, context,
+                  "Print the address and all notes as JSON objects, one on each line");
   add_example(command, "strata coordinator -m model.gguf --workers 2");
-  command.callback(
-      [options, &context] { context.run = [options] { return run_coordinator(*options); }; });
+  command.callback([options, &context] {
+    context.check = [options] {
+      TRY(listen_address(*options));
+      return check_serving_options(options->serving);
+    };
+    context.run = [options, &context] {
+      options->json = context.json;
+      return run_coordinator(*options);
+    };
+  });
 }
 
 }  // namespace strata::cli

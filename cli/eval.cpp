@@ -11,9 +11,15 @@
 #include "cli/evaluator.h"
 #include "cli/local_cluster.h"
 #include "cli/model_options.h"
+#include "cli/signals.h"
 #include "runtime/base/checked_math.h"
+#include "runtime/base/human.h"
 #include "runtime/base/log.h"
+#include "runtime/base/portable_math.h"
+#include "runtime/base/text_table.h"
+#include "runtime/base/utf8.h"
 #include "runtime/graph/ops.h"
+#include "runtime/text/tokenizer.h"
 #include "worker/local_pipeline.h"
 
 namespace strata::cli {
@@ -71,6 +77,20 @@ Result<Sequences> read_sequences(const std::string& path, int32_t n_vocab) {
   return sequences;
 }
 
+struct EvalInput {
+  std::shared_ptr<GgufFile> file;
+  Hparams hparams;
+  Sequences sequences;
+};
+
+Result<EvalInput> read_input(const EvalOptions& options) {
+  EvalInput input;
+  input.file = TRY(GgufFile::open(options.model.path));
+  input.hparams = TRY(read_hparams(*input.file));
+  input.sequences = TRY(read_sequences(options.tokens_path, input.hparams.n_vocab));
+  return input;
+}
+
 // The KV cache, the context and the largest step that these sequences need.
 struct EvalShape {
   int32_t context = 0;
@@ -101,13 +121,23 @@ Result<EvalShape> shape_of(const Sequences& sequences, const Hparams& hparams,
   return shape;
 }
 
+// Shows how many of the lists' tokens are done.
+auto progress_of(const Sequences& sequences, Terminal& terminal) {
+  size_t total = 0;
+  for (const auto& tokens : sequences) total += tokens.size();
+  return [&terminal, total, done = size_t{0}](size_t, size_t, std::span<const float>) mutable {
+    ++done;
+    terminal.progress("evaluating", static_cast<double>(done) / static_cast<double>(total),
+                      human_count(total) + " tokens");
+  };
+}
+
 // Over worker processes: the coordinator forms the cluster and leaves the pipeline to `evaluator`.
 Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& options,
                                                         const EvalShape& shape,
                                                         const Sequences& sequences,
-                                                        Evaluator& evaluator) {
-  Signals signals;
-  Terminal terminal;
+                                                        Evaluator& evaluator, Terminal& terminal,
+                                                        const std::stop_token& stop) {
   LocalClusterOptions cluster_options;
   cluster_options.workers = static_cast<uint32_t>(options.workers);
   cluster_options.threads = options.model.threads;
@@ -122,9 +152,7 @@ Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& optio
   serving.kv_type = options.model.kv_type;
   serving.ignore_windows = true;
   serving.is_quiet = true;
-  for (const int layers : options.model.split) {
-    serving.split += fmt::format("{}{}", serving.split.empty() ? "" : ",", layers);
-  }
+  serving.split = options.model.split;
   std::promise<std::shared_ptr<StepSink>> head;
   std::once_flag first;  // a later pipeline is of no use: the evaluation has failed by then
   cluster_options.pipeline_user = {
@@ -135,21 +163,22 @@ Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& optio
       .stopped = [&evaluator](const Status& why) { evaluator.fail(why); },
       .sink = &evaluator};
   const std::unique_ptr<LocalCluster> cluster =
-      TRY(LocalCluster::start(cluster_options, terminal, signals));
-  TRY(cluster->wait_ready(signals));
-  signals.on_signal([&evaluator](int) { evaluator.fail(cancelled("interrupted")); });
+      TRY(LocalCluster::start(cluster_options, terminal, stop));
+  TRY(cluster->wait_ready(stop));
   return evaluator.run(*head.get_future().get(), sequences);
 }
 
-Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options) {
-  std::shared_ptr<GgufFile> file = TRY(GgufFile::open(options.model.path));
-  const Hparams hparams = TRY(read_hparams(*file));
-  const Sequences sequences = TRY(read_sequences(options.tokens_path, hparams.n_vocab));
+Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options, const EvalInput& input,
+                                             Terminal& terminal, const std::stop_token& stop) {
+  const std::shared_ptr<GgufFile>& file = input.file;
+  const Hparams& hparams = input.hparams;
+  const Sequences& sequences = input.sequences;
   const std::unique_ptr<DeviceRegistry> devices = TRY(open_devices(options.model));
   const EvalShape shape = TRY(shape_of(sequences, hparams, options));
 
   worker::LocalPipelineOptions pipeline_options;
-  pipeline_options.ranges = TRY(stage_ranges(options.model, hparams));
+  // Over workers the planner reads the split, which may name them.
+  if (options.workers == 0) pipeline_options.ranges = TRY(stage_ranges(options.model, hparams));
   pipeline_options.slots_max = options.batch;
   StageOptions& stage = pipeline_options.stage;
   stage.kv.type = TRY(parse_kv_type(options.model.kv_type));
@@ -163,6 +192,7 @@ Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options) {
   stage.backend.threads = options.model.threads;
   stage.load.mapped = options.model.mapped;
   stage.load.threads = options.model.threads;
+  stage.load.stop = stop;
 
   const size_t stages =
       options.workers > 0 ? static_cast<size_t>(options.workers) : pipeline_options.ranges.size();
@@ -173,8 +203,12 @@ Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options) {
                        .kv_groups = static_cast<uint32_t>(hparams.kv_groups.size()),
                        .blocks_per_sequence = shape.blocks_per_sequence,
                        .n_vocab = hparams.n_vocab,
-                       .top = options.top});
-  if (options.workers > 0) return evaluate_on_workers(options, shape, sequences, evaluator);
+                       .top = options.top,
+                       .on_logits = progress_of(sequences, terminal)});
+  const std::stop_callback fail(stop, [&] { evaluator.fail(cancelled("interrupted")); });
+  if (options.workers > 0) {
+    return evaluate_on_workers(options, shape, sequences, evaluator, terminal, stop);
+  }
   const std::unique_ptr<worker::LocalPipeline> pipeline =
       TRY(worker::LocalPipeline::create(file, pipeline_options, evaluator));
   return evaluator.run(*pipeline, sequences);
@@ -187,27 +221,65 @@ Json to_json(const SequenceResult& result, const EvalOptions& options) {
   return json;
 }
 
-void print(const std::vector<SequenceResult>& results, const EvalOptions& options) {
-  if (options.json) {
-    Json list = Json::array();
-    for (const SequenceResult& result : results) list.push_back(to_json(result, options));
-    fmt::print("{}\n", list.dump());
-    return;
-  }
-  for (const SequenceResult& result : results) {
-    if (options.bits) {
-      fmt::print("{}\n", result.digest);
-    } else {
-      fmt::print("{} tokens, most likely next {} (logit {:.4f})\n", result.argmax.size(),
-                 result.argmax.back(),
-                 result.logits_last[static_cast<size_t>(result.argmax.back())]);
+std::string json_text(const std::vector<SequenceResult>& results, const EvalOptions& options) {
+  Json list = Json::array();
+  for (const SequenceResult& result : results) list.push_back(to_json(result, options));
+  return list.dump() + "\n";
+}
+
+// The text of a token between quotes; empty without a tokenizer.
+std::string piece_text(const Tokenizer* tokenizer, int32_t id) {
+  if (tokenizer == nullptr) return {};
+  return fmt::format("\"{}\"", printable(tokenizer->piece(id, -1, {.special = true}), 40));
+}
+
+// One row for each position and each of its most likely ids.
+std::string top_table(const std::vector<int32_t>& tokens, const SequenceResult& result,
+                      const Tokenizer* tokenizer) {
+  std::vector<std::vector<std::string>> rows = {
+      {"position", "token", "rank", "id", "probability", "log", "text"}};
+  for (size_t position = 0; position < result.top.size(); ++position) {
+    size_t rank = 0;
+    for (const auto& [id, logprob] : result.top[position]) {
+      const bool is_first = rank++ == 0;
+      rows.push_back({is_first ? std::to_string(position) : "",
+                      is_first ? std::to_string(tokens[position]) : "", std::to_string(rank),
+                      std::to_string(id),
+                      fmt::format("{:.2f} %", 100 * portable_exp(static_cast<double>(logprob))),
+                      fmt::format("{:.4f}", logprob), piece_text(tokenizer, id)});
     }
   }
+  return table_text(rows, {0, 1, 2, 3, 4, 5});
+}
+
+std::string text_of(const EvalInput& input, const std::vector<SequenceResult>& results,
+                    const EvalOptions& options) {
+  // A model may be evaluated without a tokenizer that is known.
+  const Result<std::unique_ptr<Tokenizer>> made = make_tokenizer(input.file->metadata());
+  const Tokenizer* tokenizer = made.ok() ? made.value().get() : nullptr;
+  std::string text;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const SequenceResult& result = results[i];
+    if (options.bits) {
+      text += result.digest + "\n";
+      continue;
+    }
+    const int32_t next = result.argmax.back();
+    text += fmt::format("list {}: {} tokens, most likely next {} {} with logit {:.4f}\n", i,
+                        human_count(result.argmax.size()), next, piece_text(tokenizer, next),
+                        result.logits_last[static_cast<size_t>(next)]);
+    if (options.top > 0) text += top_table(input.sequences[i], result, tokenizer) + "\n";
+  }
+  return text;
 }
 
 Status run_eval(const EvalOptions& options) {
-  const std::vector<SequenceResult> results = TRY(evaluate(options));
-  print(results, options);
+  const Signals signals(options.json);
+  Terminal terminal(options.json);
+  const EvalInput input = TRY(read_input(options));
+  const std::vector<SequenceResult> results =
+      TRY(evaluate(options, input, terminal, signals.stop_token()));
+  terminal.answer(options.json ? json_text(results, options) : text_of(input, results, options));
   return ok_status();
 }
 
@@ -217,23 +289,35 @@ void add_eval_command(CLI::App& app, CommandContext& context) {
   CLI::App& command = *app.add_subcommand("eval", "Show a model's logits for lists of token ids");
   auto options = std::make_shared<EvalOptions>();
   add_model_options(command, options->model, "f32");
-  command.add_option("--tokens", options->tokens_path, "JSON file: a list of token-id lists")
-      ->required();
-  command.add_option("--top", options->top, "Also the K most likely ids at each position")
-      ->check(CLI::Range(0, 1 << 20));
-  command.add_option("--workers", options->workers, "Run over this many local worker processes")
+  const auto add = [&](const char* name, auto& target, const char* type, const char* text) {
+    return command.add_option(name, target, text)->type_name(type)->group("Evaluation");
+  };
+  add("--tokens", options->tokens_path, "FILE", "JSON file: a list of token-id lists")->required();
+  add("--workers", options->workers, "N",
+      "Run over N worker processes on this machine (default: in this process)")
       ->check(CLI::Range(1, 64));
-  command.add_option("--chunk", options->chunk, "Tokens of a sequence in one step, at most")
+  add("--chunk", options->chunk, "N", "Tokens of a sequence in one step, at most")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  command.add_option("--batch", options->batch, "Sequences that run together")
+  add("--batch", options->batch, "N", "Lists that run together")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command.add_flag("--bits", options->bits,
-                   "Only SHA-256 over the F32 logits of all positions, one for each list");
-  add_json_option(command, context);
+  add("--top", options->top, "K",
+      "Also the K most likely ids at each position, with their "
+      "log-probabilities")
+      ->check(CLI::Range(0, 1 << 20))
+      ->group("Output");
+  command
+      .add_flag("--bits", options->bits,
+                "Only SHA-256 over the F32 logits of all positions, one for each list: equal on "
+                "every path")
+      ->group("Output");
+  add_json_option(command, context,
+                  "Print a list with the last logits and the arg-max of each "
+                  "position, for each list");
   add_example(command, "strata eval -m model.gguf --tokens ids.json --split 10,12,8 --bits");
   command.callback([options, &context] {
+    context.check = [options] { return check_model_options(options->model); };
     context.run = [options, &context] {
       options->json = context.json;
       return run_eval(*options);

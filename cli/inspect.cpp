@@ -5,10 +5,10 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "cli/model_summary.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/gguf/digest.h"
 
 namespace strata::cli {
@@ -131,7 +131,7 @@ Status run_inspect(const std::string& path, bool tensors, bool digest, bool as_j
   InspectOptions options{.tensors = tensors, .digest = {}};
   if (digest) {
     DigestOptions digest_options;
-    digest_options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    digest_options.threads = usable_core_count();
     options.digest = TRY(compute_digest(*model, digest_options)).model;
   }
   if (as_json) {
@@ -182,11 +182,13 @@ void add_inspect_command(CLI::App& app, CommandContext& context) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("inspect", "Show what is in a model file");
   command->add_option("MODEL", arguments->model, "A GGUF file, or any part of a split one")
-      ->required();
-  command->add_flag("--tensors", arguments->tensors, "List every tensor");
-  command->add_flag("--digest", arguments->digest,
-                    "Compute the model's digest (reads the whole file)");
-  add_json_option(*command, context);
+      ->required()
+      ->group("Model");
+  command->add_flag("--tensors", arguments->tensors, "List every tensor")->group("Output");
+  command
+      ->add_flag("--digest", arguments->digest, "Compute the model's digest (reads the whole file)")
+      ->group("Output");
+  add_json_option(*command, context, "Print one JSON object");
   add_example(*command, "strata inspect smollm2.gguf --tensors");
   command->callback([arguments, &context] {
     context.run = [arguments, &context] {

@@ -9,6 +9,7 @@
 #include "cli/inspect.h"
 #include "cli/model_summary.h"
 #include "runtime/base/human.h"
+#include "runtime/base/text_table.h"
 #include "runtime/base/utf8.h"
 
 namespace strata::cli {
@@ -27,38 +28,26 @@ std::string range_text(const NumberRange& range) {
   return fmt::format("{} to {}", count_text(range.least), count_text(range.most));
 }
 
-// A table with a head: the first column and those in `left` to the left, all others to the right.
+// A table with a head, set in: the first column and those in `left` to the left, all others to the
+// right.
 class Table {
  public:
-  explicit Table(std::vector<std::string> head, std::vector<size_t> left = {})
-      : left_(std::move(left)) {
-    left_.push_back(0);
+  explicit Table(std::vector<std::string> head, const std::vector<size_t>& left = {}) {
+    for (size_t i = 1; i < head.size(); ++i) {
+      if (std::find(left.begin(), left.end(), i) == left.end()) right_.push_back(i);
+    }
+    head.front().insert(0, "  ");
     rows_.push_back(std::move(head));
   }
 
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-
-  std::string text() const {
-    std::vector<size_t> widths(rows_.front().size(), 0);
-    for (const auto& row : rows_) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-    }
-    std::string out;
-    for (const auto& row : rows_) {
-      std::string line = " ";
-      for (size_t i = 0; i < row.size(); ++i) {
-        const bool left = std::find(left_.begin(), left_.end(), i) != left_.end();
-        line += left ? fmt::format(" {:<{}} ", row[i], widths[i])
-                     : fmt::format(" {:>{}} ", row[i], widths[i]);
-      }
-      line.erase(line.find_last_not_of(' ') + 1);
-      out += line + "\n";
-    }
-    return out;
+  void add(std::vector<std::string> row) {
+    row.front().insert(0, "  ");
+    rows_.push_back(std::move(row));
   }
+  std::string text() const { return table_text(rows_, right_); }
 
  private:
-  std::vector<size_t> left_;
+  std::vector<size_t> right_;
   std::vector<std::vector<std::string>> rows_;
 };
 

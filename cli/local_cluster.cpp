@@ -13,21 +13,16 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <thread>
+
+#include "runtime/base/random.h"
 
 namespace strata::cli {
 namespace {
 
 constexpr auto kStopGrace = std::chrono::seconds(2);
+constexpr size_t kTokenBytes = 32;
 constexpr auto kReadyInterval = std::chrono::milliseconds(50);
-
-std::string random_token() {
-  std::random_device device;
-  std::string token;
-  for (int i = 0; i < 8; ++i) token += fmt::format("{:08x}", device());
-  return token;
-}
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> result;
@@ -60,9 +55,9 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(
     const std::string& binary, const std::vector<std::string>& arguments,
     const std::vector<std::string>& environment) {
   std::unique_ptr<ChildProcess> child(new ChildProcess());
-  child->log_fd_ = ::memfd_create("strata-log", MFD_CLOEXEC);
-  if (child->log_fd_ < 0) return from_errno(errno, "cannot keep a log in memory");
-  ::fcntl(child->log_fd_, F_SETFL, O_APPEND);
+  child->log_ = FileDescriptor(::memfd_create("strata-log", MFD_CLOEXEC));
+  if (!child->log_.is_open()) return from_errno(errno, "cannot keep a log in memory");
+  ::fcntl(child->log_.get(), F_SETFL, O_APPEND);
   std::vector<std::string> argument_copies = {binary};
   argument_copies.insert(argument_copies.end(), arguments.begin(), arguments.end());
   std::vector<std::string> environment_copies = environment;
@@ -72,7 +67,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return from_errno(errno, "cannot start a process");
-  if (pid == 0) become(binary.c_str(), argv.data(), envp.data(), child->log_fd_, parent);
+  if (pid == 0) become(binary.c_str(), argv.data(), envp.data(), child->log_.get(), parent);
   child->pid_ = pid;
   return child;
 }
@@ -82,7 +77,6 @@ ChildProcess::~ChildProcess() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, &wait_status_, 0);
   }
-  if (log_fd_ >= 0) ::close(log_fd_);
 }
 
 bool ChildProcess::is_running() {
@@ -114,11 +108,11 @@ std::string ChildProcess::end_text() {
 
 std::string ChildProcess::last_lines(size_t bytes_max) const {
   struct stat info {};
-  if (::fstat(log_fd_, &info) != 0) return {};
+  if (::fstat(log_.get(), &info) != 0) return {};
   const size_t size = static_cast<size_t>(info.st_size);
   std::string text(std::min(size, bytes_max), '\0');
   const ssize_t count =
-      ::pread(log_fd_, text.data(), text.size(), static_cast<off_t>(size - text.size()));
+      ::pread(log_.get(), text.data(), text.size(), static_cast<off_t>(size - text.size()));
   text.resize(count > 0 ? static_cast<size_t>(count) : 0);
   return text;
 }
@@ -133,15 +127,16 @@ uint64_t ChildProcess::peak_rss_bytes() const {
 }
 
 Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOptions& options,
-                                                          Terminal& terminal, Signals& signals) {
+                                                          Terminal& terminal,
+                                                          std::stop_token stop) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(options));
   ServingOptions serving = options.serving;
   serving.workers = options.workers;
-  const std::string token = random_token();
+  const std::string token = random_hex(kTokenBytes);
   cluster->coordinator_ = TRY(start_coordinator(
       serving,
       {.listen = {.host = "127.0.0.1", .port = 0}, .insecure_network = false, .token = token},
-      terminal, signals));
+      terminal, stop));
   if (options.pipeline_user.started) cluster->coordinator_->use_pipeline(options.pipeline_user);
   std::error_code ignored;
   const std::string folder =
@@ -172,10 +167,10 @@ LocalCluster::~LocalCluster() {
   for (const auto& worker : workers_) worker->stop(kStopGrace);
 }
 
-Status LocalCluster::wait_ready(Signals& signals) {
+Status LocalCluster::wait_ready(const std::stop_token& stop) {
   const TimePoint deadline = SystemClock().now() + options_.timeout;
   while (!coordinator_->wait_ready(kReadyInterval)) {
-    if (signals.count() > 0) return cancelled("interrupted");
+    if (stop.stop_requested()) return cancelled("interrupted");
     for (size_t i = 0; i < workers_.size(); ++i) {
       if (workers_[i]->is_running()) continue;
       return unavailable(fmt::format("worker-{} ended with {}: {}", i + 1, workers_[i]->end_text(),

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/serving.h"
+#include "runtime/base/file_descriptor.h"
 
 namespace strata::cli {
 
@@ -46,7 +47,7 @@ class ChildProcess {
  private:
   ChildProcess() = default;
   pid_t pid_ = -1;
-  int log_fd_ = -1;
+  FileDescriptor log_;
   bool ended_ = false;
   int wait_status_ = 0;
 };
@@ -67,12 +68,12 @@ class LocalCluster {
  public:
   // Returns once the coordinator listens and the workers are started.
   static Result<std::unique_ptr<LocalCluster>> start(const LocalClusterOptions& options,
-                                                     Terminal& terminal, Signals& signals);
+                                                     Terminal& terminal, std::stop_token stop);
   ~LocalCluster();
 
-  // Waits until the pipeline stands. Errors: what a worker said that ended; CANCELLED by a signal;
-  // DEADLINE_EXCEEDED with what is missing.
-  Status wait_ready(Signals& signals);
+  // Waits until the pipeline stands. Errors: what a worker said that ended; CANCELLED once told to
+  // stop; DEADLINE_EXCEEDED with what is missing.
+  Status wait_ready(const std::stop_token& stop);
 
   coordinator::Coordinator& coordinator() { return *coordinator_; }
   std::vector<std::unique_ptr<ChildProcess>>& workers() { return workers_; }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stop_token>
 
 #include "cli/session.h"
 #include "runtime/base/human.h"
@@ -41,9 +40,9 @@ LocalEngine::~LocalEngine() {
 }
 
 Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const LocalEngineOptions& options,
-                                                       Terminal& terminal, Signals& signals) {
+                                                       Terminal& terminal, std::stop_token stop) {
   std::unique_ptr<LocalEngine> engine(new LocalEngine());
-  TRY(engine->load(options, terminal, signals));
+  TRY(engine->load(options, terminal, stop));
   return engine;
 }
 
@@ -58,7 +57,14 @@ StageBusy LocalEngine::busy() const {
   return busy;
 }
 
-Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal, Signals& signals) {
+std::vector<int32_t> LocalEngine::split() const {
+  std::vector<int32_t> counts;
+  for (const LayerRange& range : ranges_) counts.push_back(range.count());
+  return counts;
+}
+
+Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal,
+                         std::stop_token stop) {
   file_ = TRY(GgufFile::open(options.model.path));
   const Hparams hparams = TRY(read_hparams(*file_));
   // Before the weights: a model that cannot be spoken to is refused at once.
@@ -87,7 +93,8 @@ Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal, 
   }
 
   worker::LocalPipelineOptions pipeline;
-  pipeline.ranges = TRY(stage_ranges(options.model, hparams));
+  ranges_ = TRY(stage_ranges(options.model, hparams));
+  pipeline.ranges = ranges_;
   pipeline.slots_max = options.sequences;
   StageOptions& stage = pipeline.stage;
   stage.kv.type = kv_type;
@@ -105,12 +112,8 @@ Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal, 
                           static_cast<double>(std::max<uint64_t>(progress.total_bytes, 1)),
                       human_bytes(progress.total_bytes));
   };
-  std::stop_source stop;
-  stage.load.stop = stop.get_token();
-  signals.on_signal([stop](int) mutable { stop.request_stop(); });
-  if (signals.count() > 0) stop.request_stop();  // it came before the handler
+  stage.load.stop = stop;
   auto loaded = worker::LocalPipeline::create(file_, pipeline, engine_);
-  signals.on_signal({});
   if (stop.stop_requested()) return cancelled("interrupted while loading");
   pipeline_ = TRY(std::move(loaded));
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 
 #include "cli/model_options.h"
-#include "cli/signals.h"
 #include "cli/terminal.h"
 #include "coordinator/engine/engine_loop.h"
 #include "coordinator/generator.h"
@@ -33,27 +33,30 @@ struct StageBusy {
 
 class LocalEngine {
  public:
-  // Loads the model with progress on the terminal; a signal meanwhile ends it with CANCELLED.
+  // Loads the model with progress on the terminal; told to stop, it ends with CANCELLED.
   // Errors: those of the file and the load; RESOURCE_EXHAUSTED if it does not fit this machine.
   static Result<std::unique_ptr<LocalEngine>> open(const LocalEngineOptions& options,
-                                                   Terminal& terminal, Signals& signals);
+                                                   Terminal& terminal, std::stop_token stop);
   ~LocalEngine();
 
   coordinator::EngineLoop& engine() { return engine_; }
   coordinator::Generator& generator() { return *generator_; }
   uint32_t context() const { return shape_.context; }
   StageBusy busy() const;
+  // Layers of each stage, head first.
+  std::vector<int32_t> split() const;
   uint32_t vocab_size() const { return static_cast<uint32_t>(shape_.vocab_size); }
 
  private:
   LocalEngine();
-  Status load(const LocalEngineOptions& options, Terminal& terminal, Signals& signals);
+  Status load(const LocalEngineOptions& options, Terminal& terminal, std::stop_token stop);
 
   std::shared_ptr<const GgufFile> file_;
   std::unique_ptr<DeviceRegistry> devices_;
   coordinator::EngineLoop engine_;
   coordinator::PipelineShape shape_;
   std::shared_ptr<worker::LocalPipeline> pipeline_;
+  std::vector<LayerRange> ranges_;
   std::unique_ptr<coordinator::Generator> generator_;
 };
 

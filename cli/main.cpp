@@ -1,8 +1,11 @@
 // `strata`: the one binary. Parses the command line and runs one subcommand.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "cli/bench.h"
 #include "cli/chat.h"
@@ -15,6 +18,7 @@
 #include "cli/run.h"
 #include "cli/template.h"
 #include "cli/tokenize.h"
+#include "cli/usage.h"
 #include "cli/worker.h"
 #include "runtime/base/guarded_mapping.h"
 #include "runtime/base/log.h"
@@ -27,6 +31,7 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   add_run_command(app, context);
   add_chat_command(app, context);
   add_coordinator_command(app, context);
+  add_worker_command(app, context);
   add_ps_command(app, context);
   add_plan_command(app, context);
   add_bench_command(app, context);
@@ -34,45 +39,72 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   add_inspect_command(app, context);
   add_tokenize_command(app, context);
   add_template_command(app, context);
-  add_worker_command(app, context);
+}
+
+// `strata help` and `strata help run` as `--help` and `run --help`.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "help") {
+    arguments.erase(arguments.begin());
+    arguments.resize(std::min<size_t>(arguments.size(), 1));
+    arguments.emplace_back("--help");
+  }
+  return arguments;
+}
+
+int finish(const Status& status, bool json, ExitCode code) {
+  report_error(status, json);
+  return code;
+}
+
+int run_chosen(const CommandContext& context) {
+  if (const Status status = log::configure("", context.chosen_log_level()); !status.ok()) {
+    return finish(status, context.json, exit_usage);
+  }
+  try {
+    if (const Status status = context.check ? context.check() : ok_status(); !status.ok()) {
+      return finish(status, context.json, exit_usage);
+    }
+    if (const Status status = context.run ? context.run() : ok_status(); !status.ok()) {
+      return finish(status, context.json, exit_error);
+    }
+  } catch (const std::exception& error) {
+    // fmt and iostreams end here when standard output cannot be written.
+    return finish(internal_error(error.what()), context.json, exit_error);
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return finish(unavailable("the output could not be written in full"), context.json, exit_error);
+  }
+  return exit_ok;
 }
 
 int run(int argc, char** argv) {
   CLI::App app("Strata: one language model over many machines.", "strata");
-  app.set_version_flag("--version", "strata 0.1.0");
+  app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag("--version", "strata 0.1.0", "Print the version");
   app.require_subcommand(1);
+  app.formatter(std::make_shared<CLI::FormatterLambda>(
+      [](const CLI::App* command, std::string, CLI::AppFormatMode) {
+        return help_text(*command);
+      }));
   CommandContext context;
-  app.add_option("--log-level", context.log_level, "error, warn, info, debug or off")
-      ->capture_default_str();
+  app.add_option("--log-level", context.log_level,
+                 "Log lines on standard error: error, warn, info, debug or off (default info; with "
+                 "a command's --json off)")
+      ->type_name("LEVEL");
   add_all_commands(app, context);
+  std::vector<std::string> arguments = arguments_of(argc, argv);
+  const bool wants_json =
+      std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
+  std::reverse(arguments.begin(), arguments.end());  // as the parser takes a vector
   try {
-    app.parse(argc, argv);
+    app.parse(arguments);
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    app.exit(error);
-    return exit_usage;
+    return finish(usage_error(app, error), wants_json, exit_usage);
   }
-  if (const Status status = log::configure("", context.log_level); !status.ok()) {
-    report_error(status, context.json);
-    return exit_usage;
-  }
-  if (const Status status = install_mapping_guard(); !status.ok()) {
-    return report_error(status, context.json);
-  }
-  try {
-    const Status status = context.run ? context.run() : ok_status();
-    if (!status.ok()) return report_error(status, context.json);
-  } catch (const std::exception& error) {
-    // fmt and iostreams end here when standard output cannot be written.
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return exit_error;
-  }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    std::fputs("error: the output could not be written in full\n", stderr);
-    return exit_error;
-  }
-  return exit_ok;
+  return run_chosen(context);
 }
 
 }  // namespace

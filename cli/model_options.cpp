@@ -6,22 +6,48 @@
 #include <fstream>
 
 #include "backends/backends.h"
+#include "backends/cpu/isa.h"
+#include "cli/command.h"
+#include "coordinator/planner/planner.h"
 #include "worker/local_pipeline.h"
 
 namespace strata::cli {
 
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& kv_type) {
   options.kv_type = kv_type;
-  command.add_option("-m,--model", options.path, "GGUF file, or the first file of a split model")
-      ->required();
-  command.add_option("--threads", options.threads, "Threads that compute (default: all cores)")
-      ->check(CLI::Range(1, 1024));
-  command.add_option("--isa", options.isa, "Vector path: scalar, avx2 or avx512 (default: best)");
-  command.add_option("--kv-type", options.kv_type, "Type of the KV cache: f32, f16, q8_0 or q4_0")
-      ->capture_default_str();
-  command.add_option("--split", options.split, "Layers of each stage, such as 10,12,8")
-      ->delimiter(',');
-  command.add_flag("--mapped", options.mapped, "Compute from the mapped file, without a copy");
+  add_model_path_option(command, options.path)->required();
+  add_kv_type_option(command, options.kv_type);
+  command
+      .add_option("--split", options.split,
+                  "Layers of each stage, such as 10,12,8; a last 0 is the output head alone "
+                  "(default: one stage, or as the plan balances --workers)")
+      ->type_name("LAYERS")
+      ->group("Model");
+  command
+      .add_flag("--mapped", options.mapped,
+                "Compute from the mapped file, without a copy: slower, and the memory is the "
+                "system's to take back")
+      ->group("Model");
+  command
+      .add_option("--threads", options.threads,
+                  "Threads that compute; 0: one for each core (default 0)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N")
+      ->group("Processor");
+  command
+      .add_option("--isa", options.isa,
+                  "Vector path: scalar, avx2 or avx512; equal results on each (default: the best "
+                  "here)")
+      ->type_name("PATH")
+      ->group("Processor");
+}
+
+Status check_model_options(const ModelOptions& options) {
+  TRY(parse_kv_type(options.kv_type));
+  if (options.split) TRY(coordinator::parse_split(*options.split));
+  // A name that is none; what this processor lacks is no wrong use.
+  const Status isa = cpu::choose_isa(options.isa).status();
+  return isa.code() == StatusCode::invalid_argument ? isa : ok_status();
 }
 
 Result<std::unique_ptr<DeviceRegistry>> open_devices(const ModelOptions& options) {
@@ -31,11 +57,21 @@ Result<std::unique_ptr<DeviceRegistry>> open_devices(const ModelOptions& options
 }
 
 Result<std::vector<LayerRange>> stage_ranges(const ModelOptions& options, const Hparams& hparams) {
-  if (options.split.empty()) {
+  if (!options.split) {
     return std::vector<LayerRange>{
         {.begin = 0, .end = hparams.n_layer, .has_embedding = true, .has_head = true}};
   }
-  return worker::split_layers(hparams.n_layer, options.split).with_context("--split");
+  std::vector<int32_t> counts;
+  for (const coordinator::SplitEntry& entry :
+       TRY(coordinator::parse_split(*options.split, static_cast<uint32_t>(hparams.n_layer)))) {
+    if (!entry.node.empty()) {
+      return invalid_argument(
+          fmt::format("--split {}: stages in one process have no names", *options.split),
+          "give layers alone, such as 10,12,8");
+    }
+    counts.push_back(static_cast<int32_t>(entry.layers));
+  }
+  return worker::split_layers(hparams.n_layer, counts);
 }
 
 Result<DType> parse_kv_type(const std::string& name) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,20 +20,24 @@ namespace strata::cli {
 
 struct ModelOptions {
   std::string path;
-  int threads = 0;         // 0: one for each core that this process may use
-  std::string isa;         // empty: the best
-  std::string kv_type;     // as dtype_from_name() takes it
-  std::vector<int> split;  // layers per stage; empty: one stage
-  bool mapped = false;     // weights stay in the file's mapping
+  int threads = 0;                   // 0: one for each core that this process may use
+  std::string isa;                   // empty: the best
+  std::string kv_type;               // as dtype_from_name() takes it
+  std::optional<std::string> split;  // layers per stage, as parse_split() takes it; none: one stage
+  bool mapped = false;               // weights stay in the file's mapping
 };
 
 // -m/--model, --threads, --isa, --kv-type (with that default), --split and --mapped.
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& kv_type);
 
+// Errors: INVALID_ARGUMENT for options whose text means nothing.
+Status check_model_options(const ModelOptions& options);
+
 // The devices of this process, with the options' vector path. Errors: those of the device.
 Result<std::unique_ptr<DeviceRegistry>> open_devices(const ModelOptions& options);
 
-// The options' split of this model, or all of it as one range. Errors: INVALID_ARGUMENT.
+// The options' split of this model, or all of it as one range. Errors: those of parse_split();
+// INVALID_ARGUMENT for a split that names workers.
 Result<std::vector<LayerRange>> stage_ranges(const ModelOptions& options, const Hparams& hparams);
 
 // f32, f16, q8_0 or q4_0. Errors: INVALID_ARGUMENT.

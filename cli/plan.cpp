@@ -16,8 +16,6 @@ namespace {
 using Json = nlohmann::json;
 using coordinator::PlannerNode;
 
-constexpr auto kConnectTimeout = std::chrono::seconds(5);
-
 struct PlanCommandOptions {
   ServingOptions serving;
   ClusterAddressOptions cluster;
@@ -90,11 +88,7 @@ Result<std::vector<PlannerNode>> nodes_from_file(const std::string& path) {
 }
 
 Result<std::vector<PlannerNode>> nodes_of_cluster(const ClusterAddressOptions& cluster) {
-  const remote::Address address =
-      TRY(remote::parse_address(cluster.coordinator, remote::AddressUse::dial));
-  const std::string token = TRY(read_token(cluster.token, false));
-  const std::unique_ptr<coordinator::Client> client =
-      TRY(coordinator::Client::connect(address, token, kConnectTimeout));
+  const std::unique_ptr<coordinator::Client> client = TRY(connect_client(cluster, {}));
   const remote::ClusterStatus status = TRY(client->status());
   std::vector<PlannerNode> nodes;
   for (const remote::NodeStatus& node : status.nodes) {
@@ -122,12 +116,20 @@ Result<std::vector<PlannerNode>> nodes_of_this_machine(uint32_t count) {
   return nodes;
 }
 
-Result<std::vector<PlannerNode>> described_nodes(const PlanCommandOptions& options) {
+Status check_options(const PlanCommandOptions& options) {
+  TRY(check_serving_options(options.serving));
+  if (!options.cluster.coordinator.empty()) TRY(check_cluster_address(options.cluster));
+  for (const std::string& text : options.nodes) TRY(parse_node(text));
   const int ways = (options.nodes.empty() ? 0 : 1) + (options.nodes_file.empty() ? 0 : 1) +
                    (options.cluster.coordinator.empty() ? 0 : 1);
   if (ways > 1) {
-    return invalid_argument("more than one of --node, --nodes and --coordinator is given");
+    return invalid_argument("more than one of --node, --nodes and --coordinator is given",
+                            "name the nodes in one way");
   }
+  return ok_status();
+}
+
+Result<std::vector<PlannerNode>> described_nodes(const PlanCommandOptions& options) {
   if (!options.nodes_file.empty()) return nodes_from_file(options.nodes_file);
   if (!options.cluster.coordinator.empty()) return nodes_of_cluster(options.cluster);
   if (options.nodes.empty()) return nodes_of_this_machine(std::max(options.serving.workers, 1U));
@@ -140,7 +142,7 @@ Status run_plan(const PlanCommandOptions& options) {
   const std::vector<PlannerNode> nodes = TRY(described_nodes(options));
   const PlanInput input = TRY(plan_input(options.serving));
   const coordinator::Plan plan = TRY(coordinator::make_plan(input.profile, nodes, input.plan));
-  Terminal terminal;
+  Terminal terminal(options.json);
   terminal.answer(options.json ? coordinator::plan_json(plan) + "\n"
                                : coordinator::plan_table(plan));
   return ok_status();
@@ -149,17 +151,30 @@ Status run_plan(const PlanCommandOptions& options) {
 }  // namespace
 
 void add_plan_command(CLI::App& app, CommandContext& context) {
-  CLI::App& command =
-      *app.add_subcommand("plan", "Show what would be placed where, without loading anything");
+  CLI::App& command = *app.add_subcommand(
+      "plan",
+      "Show what would be placed where, without loading anything: on nodes that are described, on "
+      "those of a coordinator, or on this machine cut into --workers");
   auto options = std::make_shared<PlanCommandOptions>();
   add_serving_options(command, options->serving);
   add_cluster_address_options(command, options->cluster);
-  command.add_option("--node", options->nodes, "A node, NAME:MEMORY[:GB/s]; may be repeated")
-      ->allow_extra_args(false);
-  command.add_option("--nodes", options->nodes_file, "JSON file with a list of nodes");
-  add_json_option(command, context);
+  command
+      .add_option("--node", options->nodes,
+                  "A node that is described, such as lab-1:8GiB:20 (GB/s that its memory is read "
+                  "with); may be given again")
+      ->type_name("NAME:MEMORY[:SPEED]")
+      ->allow_extra_args(false)
+      ->group("Nodes");
+  command
+      .add_option("--nodes", options->nodes_file,
+                  "JSON file with a list of {\"name\": \"a\", \"memory\": \"8GiB\", "
+                  "\"read_gb_per_s\": 20}")
+      ->type_name("FILE")
+      ->group("Nodes");
+  add_json_option(command, context, "Print one JSON object");
   add_example(command, "strata plan -m model.gguf --node big:16GiB:40 --node small:4GiB:15");
   command.callback([options, &context] {
+    context.check = [options] { return check_options(*options); };
     context.run = [options, &context] {
       options->json = context.json;
       return run_plan(*options);

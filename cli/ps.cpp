@@ -10,13 +10,13 @@
 #include "cli/terminal.h"
 #include "coordinator/client.h"
 #include "runtime/base/human.h"
+#include "runtime/base/text_table.h"
 
 namespace strata::cli {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr auto kConnectTimeout = std::chrono::seconds(5);
 constexpr const char* kDefaultCoordinator = "127.0.0.1:50051";
 
 struct PsOptions {
@@ -121,13 +121,9 @@ std::string to_json(const remote::ClusterStatus& status) {
 }
 
 Status run_ps(const PsOptions& options) {
-  const remote::Address address =
-      TRY(remote::parse_address(options.cluster.coordinator, remote::AddressUse::dial));
-  const std::string token = TRY(read_token(options.cluster.token, false));
-  const std::unique_ptr<coordinator::Client> client =
-      TRY(coordinator::Client::connect(address, token, kConnectTimeout));
+  const std::unique_ptr<coordinator::Client> client = TRY(connect_client(options.cluster, {}));
   const remote::ClusterStatus status = TRY(client->status());
-  Terminal terminal;
+  Terminal terminal(options.json);
   terminal.answer(options.json ? to_json(status) : to_table(status));
   return ok_status();
 }
@@ -140,9 +136,10 @@ void add_ps_command(CLI::App& app, CommandContext& context) {
   options->cluster.coordinator = kDefaultCoordinator;
   add_cluster_address_options(command, options->cluster);
   command.get_option("--coordinator")->capture_default_str();
-  add_json_option(command, context);
+  add_json_option(command, context, "Print one JSON object");
   add_example(command, "strata ps --coordinator 127.0.0.1:50051");
   command.callback([options, &context] {
+    context.check = [options] { return check_cluster_address(options->cluster); };
     context.run = [options, &context] {
       options->json = context.json;
       return run_ps(*options);

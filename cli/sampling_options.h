@@ -8,6 +8,8 @@
 
 namespace strata::cli {
 
+// --system.
+void add_system_option(CLI::App& command, std::string& system);
 // -n/--max-tokens, --temperature, --top-k, --top-p, --min-p, the penalties, --seed, --stop,
 // --ignore-end: into the request's fields.
 void add_sampling_options(CLI::App& command, remote::GenerateRequest& request);

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stop_token>
-#include <thread>
 
 #include "cli/cluster_options.h"
+#include "cli/command.h"
 #include "cli/local_engine.h"
 #include "runtime/base/human.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/gguf/digest.h"
 #include "runtime/gguf/digest_file_cache.h"
 
@@ -16,12 +16,10 @@ namespace strata::cli {
 namespace {
 
 Result<ModelDigest> digest_of(const GgufFile& file, bool is_quiet, Terminal& terminal,
-                              Signals& signals) {
-  std::stop_source stop;
-  signals.on_signal([stop](int) mutable { stop.request_stop(); });
+                              std::stop_token stop) {
   DigestOptions options;
-  options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  options.stop = stop.get_token();
+  options.threads = usable_core_count();
+  options.stop = std::move(stop);
   options.progress = [&terminal, is_quiet](uint64_t done, uint64_t total) {
     if (is_quiet) return;
     terminal.progress("checking the model",
@@ -30,47 +28,49 @@ Result<ModelDigest> digest_of(const GgufFile& file, bool is_quiet, Terminal& ter
   };
   DigestFileCache cache(user_cache_folder() + "/digests");
   options.cache = &cache;
-  Result<ModelDigest> digest = compute_digest(file, options);
-  signals.on_signal({});
-  return digest;
+  return compute_digest(file, options);
 }
 
 }  // namespace
 
 void add_serving_options(CLI::App& command, ServingOptions& options) {
-  command
-      .add_option("-m,--model", options.model_path, "GGUF file, or the first file of a split model")
-      ->required();
-  command
-      .add_option("--workers", options.workers,
-                  "Wait for N workers and use them all (default: begin once those that have "
-                  "joined suffice)")
+  add_model_path_option(command, options.model_path)->required();
+  add_context_option(command, options.context);
+  add_kv_type_option(command, options.kv_type);
+  const auto add = [&](const char* name, auto& target, const char* type, const char* text) {
+    return command.add_option(name, target, text)->type_name(type)->group("Placement and load");
+  };
+  add("--workers", options.workers, "N",
+      "Wait for N workers and use them all; 0: begin once those that have joined suffice (default "
+      "0)")
       ->check(CLI::Range(0, 256));
-  command.add_option(
-      "--ctx", options.context,
-      "Most tokens of prompt and answer together (default: the model's, up to 4096)");
-  command
-      .add_option("--sequences", options.sequences,
-                  "Whole contexts that the KV cache should hold, if memory allows")
+  add("--split", options.split, "LAYERS",
+      "Layers per stage, head first, obeyed to the letter: 10,12,8 or lab-2:10,lab-1:20; a last 0 "
+      "is the output head alone (default: as balances the stages)");
+  add("--sequences", options.sequences, "N",
+      "Whole contexts that the KV cache should hold, if memory allows; one is always required")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command.add_option("--slots", options.slots, "Sequences that are live at once, at most")
+  add("--slots", options.slots, "N",
+      "Sequences that are live at once, at most; more than the cache holds in full take turns")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command.add_option("--queue", options.queue, "Requests that may wait for a slot")
+  add("--queue", options.queue, "N", "Requests that may wait for a slot; one more is refused")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command.add_option("--step-tokens", options.step_tokens, "Tokens of one step, at most")
+  add("--step-tokens", options.step_tokens, "N",
+      "Tokens of one step, at most: more use memory and delay the tokens of others")
       ->check(CLI::Range(2, 1 << 16))
       ->capture_default_str();
-  command
-      .add_option("--chunk", options.prefill_chunk,
-                  "Prompt tokens of one sequence in one step (default: by the stages)")
+  add("--chunk", options.prefill_chunk, "N",
+      "Prompt tokens of one sequence in one step (default: what keeps all stages busy)")
       ->check(CLI::Range(1, 1 << 16));
-  command.add_option("--kv-type", options.kv_type, "Type of the KV cache: f32, f16, q8_0 or q4_0")
-      ->capture_default_str();
-  command.add_option("--split", options.split,
-                     "Layers per stage, head first: 10,12,8 or worker-2:10,worker-1:20");
+}
+
+Status check_serving_options(const ServingOptions& options) {
+  TRY(parse_kv_type(options.kv_type));
+  if (options.split) TRY(coordinator::parse_split(*options.split));
+  return ok_status();
 }
 
 Result<PlanInput> plan_input(const ServingOptions& options) {
@@ -91,11 +91,12 @@ Result<PlanInput> plan_input(const ServingOptions& options) {
   input.plan.step_tokens = options.step_tokens;
   input.plan.ignore_windows = options.ignore_windows;
   input.plan.use_all_nodes = options.workers > 0;
-  if (!options.split.empty()) {
-    input.plan.split = TRY(coordinator::parse_split(options.split, input.profile.layer_count()));
+  if (options.split) {
+    input.plan.split = TRY(coordinator::parse_split(*options.split, input.profile.layer_count()));
     if (options.workers > 0 && options.workers != input.plan.split.size()) {
       return invalid_argument(fmt::format("--split {} has {} stages and --workers is {}",
-                                          options.split, input.plan.split.size(), options.workers));
+                                          *options.split, input.plan.split.size(),
+                                          options.workers));
     }
   }
   return input;
@@ -104,10 +105,10 @@ Result<PlanInput> plan_input(const ServingOptions& options) {
 Result<std::unique_ptr<coordinator::Coordinator>> start_coordinator(const ServingOptions& options,
                                                                     const ListenOptions& listen,
                                                                     Terminal& terminal,
-                                                                    Signals& signals) {
+                                                                    std::stop_token stop) {
   PlanInput input = TRY(plan_input(options));
   coordinator::CoordinatorOptions result;
-  ModelDigest digest = TRY(digest_of(*input.file, options.is_quiet, terminal, signals));
+  ModelDigest digest = TRY(digest_of(*input.file, options.is_quiet, terminal, stop));
   result.model_digest = "sha256:" + digest.model;
   result.tensor_digests = std::move(digest.tensors);
   result.file = std::move(input.file);
@@ -124,9 +125,12 @@ Result<std::unique_ptr<coordinator::Coordinator>> start_coordinator(const Servin
   result.engine.step_timeout = std::chrono::minutes(5);
   result.cluster.membership.stall_timeout = std::chrono::minutes(5);
   result.prefill_chunk = options.prefill_chunk;
-  result.on_note = [&terminal, is_quiet = options.is_quiet](const coordinator::Note& note) {
-    if (note.is_warning || !is_quiet) terminal.line(note.text, note.is_warning);
-  };
+  result.on_note = options.on_note;
+  if (!result.on_note) {
+    result.on_note = [&terminal, is_quiet = options.is_quiet](const coordinator::Note& note) {
+      if (note.is_warning || !is_quiet) terminal.line(note.text, note.is_warning);
+    };
+  }
   return coordinator::Coordinator::start(std::move(result));
 }
 

@@ -7,10 +7,11 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 
 #include "cli/model_options.h"
-#include "cli/signals.h"
 #include "cli/terminal.h"
 #include "coordinator/coordinator.h"
 
@@ -25,14 +26,18 @@ struct ServingOptions {
   uint32_t step_tokens = 512;
   uint32_t prefill_chunk = 0;
   std::string kv_type = "f16";
-  std::string split;  // as parse_split() takes it
+  std::optional<std::string> split;  // as parse_split() takes it
   uint32_t queue = 256;
-  bool ignore_windows = false;  // see PlanOptions
-  bool is_quiet = false;        // only warnings on the terminal
+  bool ignore_windows = false;                                 // see PlanOptions
+  bool is_quiet = false;                                       // only warnings on the terminal
+  std::function<void(const coordinator::Note&)> on_note = {};  // in place of the terminal
 };
 
 // -m, --workers, --ctx and so on.
 void add_serving_options(CLI::App& command, ServingOptions& options);
+
+// Errors: INVALID_ARGUMENT for options whose text means nothing.
+Status check_serving_options(const ServingOptions& options);
 
 // The model's profile for the planner, and the planner's options. Errors: those of the file and of
 // the options' values.
@@ -48,10 +53,10 @@ struct ListenOptions {
   bool insecure_network = false;
   std::string token;
 };
-// Digests the model, with progress, and listens. A signal meanwhile ends it with CANCELLED.
+// Digests the model, with progress, and listens. Told to stop, it ends with CANCELLED.
 Result<std::unique_ptr<coordinator::Coordinator>> start_coordinator(const ServingOptions& options,
                                                                     const ListenOptions& listen,
                                                                     Terminal& terminal,
-                                                                    Signals& signals);
+                                                                    std::stop_token stop);
 
 }  // namespace strata::cli

@@ -4,12 +4,12 @@
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "backends/remote/client_records.h"
 #include "cli/cluster_options.h"
 #include "cli/model_options.h"
-#include "cli/signals.h"
 #include "cli/terminal.h"
 
 namespace strata::cli {
@@ -25,20 +25,23 @@ inline constexpr uint32_t kDefaultContext = 4096;
 // -m and what goes with it, or --coordinator.
 void add_session_options(CLI::App& command, SessionOptions& options);
 
-// Threads: generate() from one thread, cancel() from any.
+// Errors: INVALID_ARGUMENT for neither or both of model and coordinator, and for options whose
+// text means nothing.
+Status check_session_options(const SessionOptions& options);
+
+// Threads: generate() from one thread.
 class Session {
  public:
-  // Loads the model, or waits until the cluster is ready. A signal meanwhile ends it with
-  // CANCELLED. Errors: INVALID_ARGUMENT for neither or both of model and coordinator.
+  // Loads the model, or waits until the cluster is ready. Errors: CANCELLED once told to stop.
+  // Requires: check_session_options() passed.
   static Result<std::unique_ptr<Session>> open(const SessionOptions& options, Terminal& terminal,
-                                               Signals& signals);
+                                               std::stop_token stop);
   virtual ~Session() = default;
 
-  // As Client::generate(): blocks until the answer has ended.
+  // As Client::generate(): blocks until the answer has ended, or was told to stop.
   virtual Status generate(const remote::GenerateRequest& request,
-                          const std::function<void(const remote::GenerateEvent&)>& event) = 0;
-  // Ends the generate() that runs now, if one does.
-  virtual void cancel() = 0;
+                          const std::function<void(const remote::GenerateEvent&)>& event,
+                          std::stop_token stop) = 0;
 };
 
 }  // namespace strata::cli

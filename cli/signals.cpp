@@ -3,8 +3,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <thread>
+#include <utility>
 
+#include "cli/command.h"
 #include "runtime/base/mutex.h"
 
 namespace strata::cli {
@@ -22,84 +25,169 @@ sigset_t watched() {
 
 }  // namespace
 
+// Two threads, so that a handler that hangs cannot keep the next signal from ending the process.
 struct Signals::Impl {
-  void take(int signal);
-  void run() noexcept;
+  void watch() noexcept;
+  void call_handlers() noexcept;
+  void take(int number);
+  [[noreturn]] void stop_now() const;
+
+  const SystemClock clock;
+  bool is_json = false;
 
   Mutex mutex;
   CondVar came;
-  int count STRATA_GUARDED_BY(mutex) = 0;
+  Event event STRATA_GUARDED_BY(mutex);
+  bool is_handled STRATA_GUARDED_BY(mutex) = true;
+  TimePoint last STRATA_GUARDED_BY(mutex);
   bool stopping STRATA_GUARDED_BY(mutex) = false;
-  std::function<void(int)> handler STRATA_GUARDED_BY(mutex);
-  std::thread thread;
+
+  // Held during calls. Taken before `mutex` where both are.
+  Mutex call_mutex;
+  Handler handler STRATA_GUARDED_BY(call_mutex);
+
+  std::stop_source stop;
+  std::thread watcher;
+  std::thread caller;
 };
 
-void Signals::Impl::take(int) {
-  std::function<void(int)> call;
-  int number = 0;
-  {
-    const MutexLock lock(mutex);
-    number = ++count;
-    call = handler;
-    came.notify_all();
-  }
-  if (call) call(number);
+void Signals::Impl::stop_now() const {
+  // A third signal must find its default effect, in case standard error blocks.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGTERM, SIG_DFL);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  report_error(cancelled("interrupted twice: stopped without winding up"), is_json);
+  std::_Exit(exit_error);
 }
 
-void Signals::Impl::run() noexcept {
+void Signals::Impl::take(int number) {
+  bool is_second = false;
+  {
+    const MutexLock lock(mutex);
+    const TimePoint now = clock.now();
+    if (event.count > 0 && now - last < kOneKeystroke) return;
+    last = now;
+    event = {.number = number, .count = event.count + 1};
+    is_handled = false;
+    is_second = event.count >= 2;
+    came.notify_all();
+  }
+  if (is_second) stop_now();
+}
+
+void Signals::Impl::watch() noexcept {
   const sigset_t set = watched();
   while (true) {
-    int signal = 0;
-    if (::sigwait(&set, &signal) != 0) return;
+    int number = 0;
+    if (::sigwait(&set, &number) != 0) return;
     {
       const MutexLock lock(mutex);
       if (stopping) return;
     }
-    if (signal != SIGUSR1) take(signal);
+    if (number != SIGUSR1) take(number);
   }
 }
 
-Signals::Signals() : impl_(std::make_unique<Impl>()) {
+void Signals::Impl::call_handlers() noexcept {
+  while (true) {
+    {
+      const MutexLock lock(mutex);
+      while (is_handled && !stopping) came.wait(mutex);
+      if (stopping) return;
+    }
+    const MutexLock call_lock(call_mutex);
+    Event now;
+    {
+      const MutexLock lock(mutex);
+      if (is_handled) continue;  // handle() has called its handler for it
+      is_handled = true;
+      now = event;
+    }
+    stop.request_stop();
+    if (handler) handler(now);
+  }
+}
+
+Signals::Signals(bool is_json) : impl_(std::make_unique<Impl>()) {
+  impl_->is_json = is_json;
   const sigset_t set = watched();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+  impl_->watcher = std::thread([impl = impl_.get()] { impl->watch(); });
+  impl_->caller = std::thread([impl = impl_.get()] { impl->call_handlers(); });
 }
 
 Signals::~Signals() {
   {
     const MutexLock lock(impl_->mutex);
     impl_->stopping = true;
+    impl_->came.notify_all();
   }
-  ::pthread_kill(impl_->thread.native_handle(), SIGUSR1);
-  impl_->thread.join();
+  ::pthread_kill(impl_->watcher.native_handle(), SIGUSR1);
+  impl_->watcher.join();
+  impl_->caller.join();
   const sigset_t set = watched();
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
-void Signals::on_signal(std::function<void(int count)> handler) {
-  const MutexLock lock(impl_->mutex);
-  impl_->handler = std::move(handler);
+Signals::Handling::Handling(Signals& signals, Handler handler) : signals_(signals) {
+  Impl& impl = *signals.impl_;
+  const MutexLock call_lock(impl.call_mutex);
+  before_ = std::exchange(impl.handler, std::move(handler));
+  Event now;
+  {
+    const MutexLock lock(impl.mutex);
+    now = impl.event;
+    impl.is_handled = true;
+  }
+  if (now.count == 0) return;
+  impl.stop.request_stop();
+  if (impl.handler) impl.handler(now);
 }
+
+Signals::Handling::~Handling() {
+  Impl& impl = *signals_.impl_;
+  const MutexLock call_lock(impl.call_mutex);
+  impl.handler = std::move(before_);
+}
+
+Signals::Handling Signals::handle(Handler handler) { return Handling(*this, std::move(handler)); }
 
 int Signals::count() const {
   const MutexLock lock(impl_->mutex);
-  return impl_->count;
+  return impl_->event.count;
 }
 
-void Signals::wait() {
+void Signals::forget() {
   const MutexLock lock(impl_->mutex);
-  while (impl_->count == 0) impl_->came.wait(impl_->mutex);
+  impl_->event = {};
+  impl_->is_handled = true;
 }
 
-bool Signals::wait_for(Duration timeout) {
-  const TimePoint deadline = SystemClock().now() + timeout;
-  const MutexLock lock(impl_->mutex);
-  while (impl_->count == 0) {
-    if (!impl_->came.wait_until(impl_->mutex, deadline)) return impl_->count > 0;
+std::stop_token Signals::stop_token() const { return impl_->stop.get_token(); }
+
+bool wait_for_stop(const std::stop_token& stop, Duration timeout) {
+  Mutex mutex;
+  CondVar told;
+  const std::stop_callback wake(stop, [&] {
+    const MutexLock lock(mutex);
+    told.notify_all();
+  });
+  const TimePoint now = SystemClock().now();
+  const bool is_endless = timeout > TimePoint::max() - now;
+  const TimePoint deadline = is_endless ? TimePoint::max() : now + timeout;
+  const MutexLock lock(mutex);
+  while (!stop.stop_requested()) {
+    if (is_endless) {
+      told.wait(mutex);
+    } else if (!told.wait_until(mutex, deadline)) {
+      return stop.stop_requested();
+    }
   }
   return true;
 }
-
-void Signals::raise() { impl_->take(SIGTERM); }
 
 }  // namespace strata::cli

@@ -1,39 +1,72 @@
-// SIGINT and SIGTERM as events that a command waits for, in place of handlers that run anywhere.
+// SIGINT and SIGTERM as events that a command waits for, in place of handlers that run anywhere;
+// the same behaviour for every command:
 //
-// Construct it before any thread is started: it blocks the signals for all of them, and takes them
-// in a thread of its own.
+//   first   the command ends what it does in an orderly way: stop_token() is told, a handler
+//   called; second  it stops now, without waiting for anything: an error is printed, and the
+//   process ends
+//           with exit code 1 (the kernel ends its worker processes with it);
+//   third   the process ends at once, whatever the second is still busy with.
+//
+// A signal within kOneKeystroke of the one before counts as the same: a terminal and a launcher may
+// both pass one Ctrl-C on. Construct it before any thread is started: it blocks the signals for all
+// of them, and takes them in a thread of its own.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <stop_token>
 
 #include "runtime/base/clock.h"
 
 namespace strata::cli {
 
-// Threads: wait() and count() any; on_signal() runs on the signal thread.
+inline constexpr auto kOneKeystroke = std::chrono::milliseconds(100);
+
+// Threads: all members any; handlers run on a thread of this class, one at a time.
 class Signals {
  public:
-  Signals();
-  // Stops the thread, and gives the signals their default effect back.
+  struct Event {
+    int number = 0;  // SIGINT or SIGTERM
+    int count = 0;   // how many have come since the beginning, or since forget()
+  };
+  using Handler = std::function<void(const Event&)>;
+
+  // `is_json`: how a second signal's error is printed.
+  explicit Signals(bool is_json = false);
+  // Stops the threads, and gives the signals their default effect back.
   ~Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // Called at each signal from now on, with how many have come; must not block for long.
-  void on_signal(std::function<void(int count)> handler);
+  // While it lives, its handler is the one that is called. Its end waits for a call that runs, so
+  // that what the handler refers to may go after it, and brings the handler before it back.
+  class [[nodiscard]] Handling {
+   public:
+    Handling(Signals& signals, Handler handler);
+    ~Handling();
+    Handling(const Handling&) = delete;
+    Handling& operator=(const Handling&) = delete;
+
+   private:
+    Signals& signals_;
+    Handler before_;
+  };
+  // The handler is called at each signal, and before this returns if one has come already; it must
+  // not block for long, nor call handle().
+  Handling handle(Handler handler);
+  // Told to stop by the first signal.
+  std::stop_token stop_token() const;
   // Signals that have come.
   int count() const;
-  // Blocks until a signal has come.
-  void wait();
-  // False if none came in time.
-  bool wait_for(Duration timeout);
-  // Like kill(getpid(), SIGTERM), for those that wait.
-  void raise();
+  // What has come is dealt with: the next signal is a first one again. stop_token() stays as it is.
+  void forget();
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// Blocks until `stop` is told to stop; false if it is not in time.
+bool wait_for_stop(const std::stop_token& stop, Duration timeout = Duration::max());
 
 }  // namespace strata::cli

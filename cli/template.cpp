@@ -144,25 +144,33 @@ void add_template_command(CLI::App& app, CommandContext& context) {
   const auto options = std::make_shared<TemplateOptions>();
   CLI::App* command =
       app.add_subcommand("template", "Show the text that a conversation becomes for a model");
-  command->add_option("-m,--model", options->model, "A GGUF file; one without tensors will do");
-  command->add_option("--template", options->template_file,
-                      "A Jinja file in place of the model's template; - is standard input");
-  command
-      ->add_option("--messages", options->messages_file,
-                   "A JSON file: a list of messages, or a request with one; - is standard input")
+  command->add_option("-m,--model", options->model, "GGUF file; one without tensors will do")
+      ->type_name("FILE")
+      ->group("Model");
+  const auto add = [&](const char* name, auto& target, const char* type, const char* text) {
+    return command->add_option(name, target, text)->type_name(type)->group("Conversation");
+  };
+  add("--template", options->template_file, "FILE",
+      "Jinja file in place of the model's template; - is standard input");
+  add("--messages", options->messages_file, "FILE",
+      "JSON file: a list of messages, or a request with one; - is standard input")
       ->required();
-  command->add_option("--tools", options->tools_file, "A JSON file: the list of tools");
-  command->add_option("--vars", options->variables,
-                      "More variables of the template as a JSON object, such as "
-                      "'{\"enable_thinking\": false}'");
-  command->add_option("--now", options->now,
-                      "The time that the template sees, such as 2025-01-15T12:30:00");
-  command->add_flag("--no-generation-prompt", options->no_generation_prompt,
-                    "End with the last message instead of the assistant's next turn");
-  command->add_flag("--fit", options->fit,
-                    "First put the messages into the form that the template takes, as run and "
-                    "chat do; else they are given to it as they are");
-  add_json_option(*command, context);
+  add("--tools", options->tools_file, "FILE", "JSON file: the list of tools");
+  add("--vars", options->variables, "JSON",
+      "More variables of the template as a JSON object, such as '{\"enable_thinking\": false}'");
+  add("--now", options->now, "TIME",
+      "The time that the template sees, such as 2025-01-15T12:30:00 (default: now)");
+  command
+      ->add_flag("--no-generation-prompt", options->no_generation_prompt,
+                 "End with the last message instead of the assistant's next turn")
+      ->group("Conversation");
+  command
+      ->add_flag(
+          "--fit", options->fit,
+          "First put the messages into the form that the template takes, as run and chat do; "
+          "else they are given to it as they are")
+      ->group("Conversation");
+  add_json_option(*command, context, "Print one JSON object");
   add_example(*command,
               "echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' | strata template -m model.gguf "
               "--messages -");

@@ -156,18 +156,28 @@ void add_tokenize_command(CLI::App& app, CommandContext& context) {
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("tokenize", "Show how a model splits text into tokens");
-  command->add_option("-m,--model", arguments->model, "A GGUF file; one without tensors will do")
-      ->required();
-  command->add_option("TEXT", arguments->text,
-                      "The text; standard input if left out. With --json: a JSON list of texts");
-  command->add_flag(
-      "--special", arguments->options.special,
-      "Read special tokens such as <|im_end|> in the text; show them in decoded text");
-  command->add_flag("--add", arguments->options.add,
-                    "Add the beginning and end tokens that the model wants");
-  command->add_flag("--detokenize", arguments->options.detokenize,
-                    "Turn token ids into text; with --json a list of id lists");
-  add_json_option(*command, context);
+  command->add_option("-m,--model", arguments->model, "GGUF file; one without tensors will do")
+      ->required()
+      ->type_name("FILE")
+      ->group("Model");
+  command
+      ->add_option("TEXT", arguments->text,
+                   "The text, or with --detokenize the ids; standard input if left out. With "
+                   "--json: a JSON list of texts, or of lists of ids")
+      ->group("Text");
+  command
+      ->add_flag("--special", arguments->options.special,
+                 "Read special tokens such as <|im_end|> in the text; show them in decoded text")
+      ->group("Text");
+  command
+      ->add_flag("--add", arguments->options.add,
+                 "Add the beginning and end tokens that the model wants")
+      ->group("Text");
+  command
+      ->add_flag("--detokenize", arguments->options.detokenize,
+                 "Turn token ids into text; with --json a list of id lists")
+      ->group("Text");
+  add_json_option(*command, context, "Print a JSON list of id lists, or of texts");
   add_example(*command, "echo '[\"Hello world\"]' | strata tokenize -m smollm2.gguf --json");
   command->callback([arguments, &context] {
     context.run = [arguments, &context] {

@@ -21,9 +21,6 @@
 namespace strata::cli {
 namespace {
 
-// Signals after which the process ends at once, in whatever state it is.
-constexpr int kImpatientSignals = 2;
-
 struct WorkerCommandOptions {
   std::string join;
   std::string listen = "127.0.0.1:0";
@@ -81,8 +78,8 @@ Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) 
   return options;
 }
 
-Status run_worker(WorkerCommandOptions given, const std::string& log_level) {
-  Signals signals;
+Status run_worker(WorkerCommandOptions given, const std::string& log_level, bool is_json) {
+  Signals signals(is_json);
   if (given.name.empty()) given.name = default_name();
   const worker::WorkerOptions options = TRY(worker_options(given));
   TRY(log::configure(options.name, log_level));
@@ -92,14 +89,10 @@ Status run_worker(WorkerCommandOptions given, const std::string& log_level) {
         "the network");
   }
   const std::unique_ptr<worker::Worker> worker = TRY(worker::Worker::create(options));
-  signals.on_signal([&worker](int count) {
-    if (count > kImpatientSignals) std::_Exit(exit_error);
-    worker->stop("a signal asked it to end");
-  });
+  const Signals::Handling handling = signals.handle(
+      [&worker](const Signals::Event&) { worker->stop("a signal asked it to end"); });
   if (signals.count() > 0) return ok_status();  // during the probe
-  const Status ended = worker->run();
-  signals.on_signal([](int) { std::_Exit(exit_error); });
-  return ended;
+  return worker->run();
 }
 
 }  // namespace
@@ -108,34 +101,44 @@ void add_worker_command(CLI::App& app, CommandContext& context) {
   CLI::App& command =
       *app.add_subcommand("worker", "Join a coordinator and run a part of its model");
   auto options = std::make_shared<WorkerCommandOptions>();
-  command
-      .add_option("--join", options->join, "The coordinator, HOST:PORT (its default port: 50051)")
+  const auto add = [&](const char* group, const char* name, auto& target, const char* type,
+                       const char* text) {
+    return command.add_option(name, target, text)->type_name(type)->group(group);
+  };
+  add("Cluster", "--join", options->join, "HOST:PORT",
+      "The coordinator; a port that is left out is 50051")
       ->required();
-  command
-      .add_option("--listen", options->listen,
-                  "Where other workers reach this one; port 0: any free")
+  add("Cluster", "--listen", options->listen, "HOST:PORT",
+      "Where other workers reach this one; a port that is left out is 50051, port 0 takes a free "
+      "one")
       ->capture_default_str();
-  command.add_option("--name", options->name, "Name in the cluster (default: HOST-PID)");
-  command.add_option("--threads", options->threads,
-                     "Threads to compute with (default: one for each core)");
-  command.add_option("--memory", options->memory,
-                     "Memory to use at most, such as 8GiB (default: 90 % of what is free)");
-  command.add_option("--models", options->models,
-                     "Folder with model files; may be given again. A model that is in none comes "
-                     "from the coordinator");
-  command.add_option(
-      "--cache", options->cache,
-      "Folder for tensors that came from the coordinator (default: the user's cache)");
-  command.add_option("--speed", options->speed,
-                     "READ_GB_S,INT8_GOPS,F32_GFLOPS in place of measuring, such as 20,400,100");
-  command.add_option("--isa", options->isa,
-                     "Vector path: scalar, avx2 or avx512 (default: the best)");
+  add("Cluster", "--name", options->name, "NAME",
+      "Name in the cluster, one of its own (default: HOST-PID)");
   add_token_options(command, options->token);
-  command.add_flag("--insecure-network", options->insecure_network,
-                   "Allow addresses beyond loopback, without encryption");
+  command
+      .add_flag("--insecure-network", options->insecure_network,
+                "Allow addresses beyond this machine, without encryption")
+      ->group("Cluster");
+  add("Model", "--models", options->models, "FOLDER",
+      "Folder with model files; may be given again. A model that is in none comes from the "
+      "coordinator");
+  add("Model", "--cache", options->cache, "FOLDER",
+      "Folder for tensors that came from the coordinator (default: the user's cache)");
+  add("Model", "--memory", options->memory, "SIZE",
+      "Memory to use at most, such as 8GiB (default: 90 % of what is free)");
+  add("Processor", "--threads", options->threads, "N",
+      "Threads that compute; 0: one for each core (default 0)");
+  add("Processor", "--isa", options->isa, "PATH",
+      "Vector path: scalar, avx2 or avx512; equal results on each (default: the best here)");
+  add("Processor", "--speed", options->speed, "A,B,C",
+      "Read GB/s, int8 GOP/s and f32 GFLOP/s in place of measuring, such as 20,400,100");
+  add_json_option(command, context, "No log lines");
   add_example(command, "strata worker --join 127.0.0.1:50051 --models ~/models");
   command.callback([options, &context] {
-    context.run = [options, &context] { return run_worker(*options, context.log_level); };
+    context.check = [options] { return worker_options(*options).status(); };
+    context.run = [options, &context] {
+      return run_worker(*options, context.chosen_log_level(), context.json);
+    };
   });
 }
 

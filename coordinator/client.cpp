@@ -4,7 +4,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include "backends/remote/wire.h"
-#include "runtime/base/mutex.h"
 #include "strata/v1/cluster.grpc.pb.h"
 
 namespace strata::coordinator {
@@ -12,6 +11,11 @@ namespace {
 
 constexpr const char* kCaller = "client";
 constexpr auto kStatusTimeout = std::chrono::seconds(5);
+
+// A stop is looked for as often while a connection is made.
+constexpr auto kStopInterval = std::chrono::milliseconds(50);
+
+Status interrupted() { return cancelled("interrupted"); }
 
 class ClientImpl final : public Client {
  public:
@@ -22,30 +26,23 @@ class ClientImpl final : public Client {
         token_(std::move(token)) {}
 
   Status generate(const remote::GenerateRequest& request,
-                  const std::function<void(const remote::GenerateEvent&)>& event) override {
+                  const std::function<void(const remote::GenerateEvent&)>& event,
+                  std::stop_token stop) override {
     grpc::ClientContext context;
     remote::add_credentials(context, token_, kCaller);
-    {
-      const MutexLock lock(mutex_);
-      running_ = &context;
-    }
+    const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
     const Status status = read_events(context, request, event);
-    const MutexLock lock(mutex_);
-    running_ = nullptr;
-    return status;
+    return stop.stop_requested() && !status.ok() ? interrupted() : status;
   }
 
-  void cancel() override {
-    const MutexLock lock(mutex_);
-    if (running_ != nullptr) running_->TryCancel();
-  }
-
-  Result<remote::ClusterStatus> status() override {
+  Result<remote::ClusterStatus> status(std::stop_token stop) override {
     grpc::ClientContext context;
     remote::add_credentials(context, token_, kCaller);
+    const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
     context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
     v1::ClusterStatus response;
     const grpc::Status status = stub_->Status(&context, v1::StatusRequest(), &response);
+    if (!status.ok() && stop.stop_requested()) return interrupted();
     if (!status.ok()) return remote::from_grpc(status);
     return remote::from_proto(response);
   }
@@ -84,17 +81,22 @@ class ClientImpl final : public Client {
   const std::unique_ptr<v1::Cluster::Stub> stub_;
   const std::string address_;
   const std::string token_;
-  Mutex mutex_;
-  grpc::ClientContext* running_ STRATA_GUARDED_BY(mutex_) = nullptr;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Client>> Client::connect(const remote::Address& address,
                                                 const std::string& token,
-                                                std::chrono::milliseconds timeout) {
+                                                std::chrono::milliseconds timeout,
+                                                std::stop_token stop) {
   std::shared_ptr<grpc::Channel> channel = remote::open_channel(address);
-  TRY(remote::wait_connected(*channel, address, "the coordinator", timeout));
+  for (std::chrono::milliseconds waited(0);; waited += kStopInterval) {
+    const Status status =
+        remote::wait_connected(*channel, address, "the coordinator", kStopInterval);
+    if (status.ok()) break;
+    if (stop.stop_requested()) return interrupted();
+    if (status.code() != StatusCode::deadline_exceeded || waited >= timeout) return status;
+  }
   return std::unique_ptr<Client>(
       std::make_unique<ClientImpl>(std::move(channel), address.text(), token));
 }

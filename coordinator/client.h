@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "backends/remote/channel.h"
@@ -16,19 +17,19 @@ namespace strata::coordinator {
 
 class Client {
  public:
-  // Errors: UNAVAILABLE "cannot reach the coordinator at ...".
+  // Errors: UNAVAILABLE "cannot reach the coordinator at ..."; CANCELLED once told to stop.
   static Result<std::unique_ptr<Client>> connect(const remote::Address& address,
                                                  const std::string& token,
-                                                 std::chrono::milliseconds timeout);
+                                                 std::chrono::milliseconds timeout,
+                                                 std::stop_token stop = {});
   virtual ~Client() = default;
 
-  // Streams one answer; `event` is called for each event. Ends early, with CANCELLED, once
-  // cancel() was called. Errors: those of the answer; UNAVAILABLE if the connection broke.
+  // Streams one answer; `event` is called for each event. Ends early, with CANCELLED, once told to
+  // stop. Errors: those of the answer; UNAVAILABLE if the connection broke.
   virtual Status generate(const remote::GenerateRequest& request,
-                          const std::function<void(const remote::GenerateEvent&)>& event) = 0;
-  // Ends the generate() that runs now, if one does.
-  virtual void cancel() = 0;
-  virtual Result<remote::ClusterStatus> status() = 0;
+                          const std::function<void(const remote::GenerateEvent&)>& event,
+                          std::stop_token stop = {}) = 0;
+  virtual Result<remote::ClusterStatus> status(std::stop_token stop = {}) = 0;
 };
 
 }  // namespace strata::coordinator

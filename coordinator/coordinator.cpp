@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <deque>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -12,8 +11,10 @@
 #include "backends/remote/token.h"
 #include "backends/remote/weights_service.h"
 #include "coordinator/cluster_service.h"
+#include "runtime/base/base_name.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/random.h"
 
 namespace strata::coordinator {
 namespace {
@@ -23,14 +24,7 @@ using remote::RemoteStage;
 
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
 
-std::string random_hex_id() {
-  std::random_device device;
-  std::string text;
-  for (int i = 0; i < 4; ++i) text += fmt::format("{:08x}", device());
-  return text;
-}
-
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+constexpr size_t kClusterIdBytes = 16;
 
 // Events for the control thread.
 struct HelloEvent {
@@ -138,7 +132,7 @@ void Coordinator::Impl::post(ControlEvent event) {
 void Coordinator::Impl::handle(ControlEvent event, ClusterActions& actions) STRATA_REQUIRES(mutex) {
   const TimePoint now = clock.now();
   if (auto* hello = std::get_if<HelloEvent>(&event)) {
-    auto listen = remote::parse_address(hello->hello.listen_address, remote::AddressUse::dial);
+    auto listen = remote::parse_address(hello->hello.listen_address, remote::AddressUse::listening);
     if (!listen.ok()) {
       actions.push_back(EndStream{hello->id, listen.status()});
       return;
@@ -284,7 +278,7 @@ Coordinator::~Coordinator() { stop(); }
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(CoordinatorOptions options) {
   TRY(remote::check_token(options.token));
-  options.cluster.cluster_id = random_hex_id();
+  options.cluster.cluster_id = random_hex(kClusterIdBytes);
   options.cluster.model = {.base_name = base_name(options.file->path()),
                            .digest = options.model_digest};
   auto impl = std::make_unique<Impl>(std::move(options));

@@ -67,7 +67,7 @@ TEST_F(Eval, PrintsTheSameBitsOnEveryPath) {
   const Outcome plain = run(tokens, "--bits");
   ASSERT_EQ(plain.exit_code, 0) << plain.output;
   EXPECT_EQ(plain.output.size(), 2U * 65) << "two lines of hexadecimal digits, nothing else";
-  for (const char* options : {"--split 1,2", "--split 0,3,0", "--chunk 5", "--batch 2",
+  for (const char* options : {"--split 1,2", "--split 1,2,0", "--chunk 5", "--batch 2",
                               "--isa scalar", "--threads 3", "--mapped"}) {
     EXPECT_EQ(run(tokens, std::string("--bits ") + options).output, plain.output) << options;
   }
@@ -92,7 +92,7 @@ TEST_F(Eval, RefusesBadInputWithWhatIsWrong) {
   expect_error("[[18446744073709551615]]", "", "at place 0");
   expect_error("[[\"a\"]]", "", "has \"a\" at place 0");
   expect_error("[[1.5]]", "", "has 1.5 at place 0");
-  expect_error("[[1]]", "--split 1,1", "add up to the model's 3");
+  expect_error("[[1]]", "--split 1,1", "2 layers in all, the model has 3");
   expect_error("[[1]]", "--isa neon", "neon");
   expect_error("[[1]]", "--kv-type q6_k", "KV type 'q6_k' is not known");
   expect_error(std::string(100'000, '['), "", "not a JSON list");

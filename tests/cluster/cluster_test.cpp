@@ -227,14 +227,16 @@ TEST(Cluster, CancelEndsOneAnswerOnly) {
   request.prompt = std::string("A long one");
   request.ignore_end = true;
   std::thread canceller;
+  std::stop_source stop;
   RunResult other;
-  const Status status = client->generate(request, [&](const remote::GenerateEvent& event) {
+  const auto stop_at_first_token = [&](const remote::GenerateEvent& event) {
     if (!std::holds_alternative<remote::GenerateToken>(event) || canceller.joinable()) return;
     canceller = std::thread([&] {
-      client->cancel();
+      stop.request_stop();
       other = cluster.run(kPrompt, 60);
     });
-  });
+  };
+  const Status status = client->generate(request, stop_at_first_token, stop.get_token());
   if (canceller.joinable()) canceller.join();
   EXPECT_EQ(status.code(), StatusCode::cancelled) << status.to_string();
   EXPECT_EQ(other.tokens, expected);

@@ -1,0 +1,203 @@
+// Goal: `run`, `chat` and `bench` say what a person wants to see, on a terminal and off it, and
+// take any prompt. Method: the binary on tiny models, its streams read apart or from a terminal of
+// its own.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/terminal.h"
+#include "runtime/base/thread_pool.h"
+#include "tests/support/command_run.h"
+#include "tests/support/temp_dir.h"
+
+namespace strata::cli {
+namespace {
+
+using nlohmann::json;
+using test::CommandResult;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// Its chat format is ChatML.
+std::string chat_model() { return std::string(STRATA_TEST_DATA) + "/models/qwen3.gguf"; }
+
+CommandResult strata(std::vector<std::string> arguments, const test::CommandOptions& options = {}) {
+  arguments.insert(arguments.begin(), std::string(STRATA_BINARY_DIR) + "/strata");
+  return test::run_command(arguments, options);
+}
+
+std::vector<json> json_lines(const std::string& text) {
+  std::vector<json> objects;
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    objects.push_back(json::parse(line, nullptr, false));
+    EXPECT_TRUE(objects.back().is_object()) << line;
+  }
+  return objects;
+}
+
+TEST(Run, AnswersOnStandardOutputAndClosesWithTheSpeed) {
+  const CommandResult result = strata(
+      {"run", "-m", chat_model(), "-p", "Hello", "-n", "8", "--ignore-end", "--temperature", "0"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, Not(IsEmpty()));
+  EXPECT_EQ(result.out.back(), '\n');
+  EXPECT_THAT(result.err, ContainsRegex("^prompt [0-9]+ tokens in [0-9]+ ms, answer 8 tokens at "
+                                        "[0-9.]+ tokens/s, ended by its length, seed [0-9]+\n$"))
+      << "nothing else, no colour";
+}
+
+TEST(Run, OnATerminalShowsColourUnlessToldOtherwise) {
+  const std::vector<std::string> arguments = {"run",   "-m", chat_model(), "-p",
+                                              "Hello", "-n", "8",          "--ignore-end"};
+  const CommandResult coloured =
+      strata(arguments, {.environment = {"TERM=xterm", "NO_COLOR="}, .on_terminal = true});
+  EXPECT_EQ(coloured.exit_code, 0);
+  EXPECT_THAT(coloured.out, HasSubstr("\x1b[2mprompt"));
+  for (const char* plain : {"NO_COLOR=1", "TERM=dumb"}) {
+    EXPECT_THAT(strata(arguments, {.environment = {plain}, .on_terminal = true}).out,
+                Not(HasSubstr("\x1b[2m")))
+        << plain;
+  }
+}
+
+TEST(Run, TakesAnyPrompt) {
+  const auto answer = [](const std::string& prompt, std::vector<std::string> options = {}) {
+    std::vector<std::string> arguments = {"run", "-m", chat_model(),   "-p",    prompt,
+                                          "-n",  "4",  "--ignore-end", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return strata(arguments);
+  };
+  for (const std::string& prompt :
+       {std::string(), std::string("\x80"), std::string("\xF0\x9F\x98"),
+        std::string("\u0301\u0302"), std::string("\uFFFF"), std::string("<|im_end|>"),
+        std::string("<|im_start|><|im_end|>"),
+        std::string("👩‍👩‍👧 مرحبا ภาษา 漢字 é — ç"),
+        std::string(300, 'a')}) {
+    const CommandResult result = answer(prompt);
+    ASSERT_EQ(result.exit_code, 0) << prompt << result.err;
+    EXPECT_EQ(json_lines(result.out).at(0)["generated_tokens"], 4);
+    EXPECT_THAT(result.err, IsEmpty());
+  }
+  // What a user writes is never read as the end of a turn: it takes more tokens than one.
+  const json plain = json_lines(answer("").out).at(0);
+  const json marker = json_lines(answer("<|im_end|>").out).at(0);
+  EXPECT_GT(marker["prompt_tokens"].get<int>(), plain["prompt_tokens"].get<int>() + 1);
+  const CommandResult nothing = answer("", {"--raw"});
+  EXPECT_EQ(nothing.exit_code, 1);
+  EXPECT_THAT(nothing.err, HasSubstr("the prompt is empty"));
+}
+
+TEST(Run, APromptBeyondTheContextIsRefusedWithBothNumbers) {
+  // As long as one argument may be.
+  for (const size_t letters : {size_t{600}, size_t{120'000}}) {
+    const CommandResult result =
+        strata({"run", "-m", chat_model(), "-p", std::string(letters, 'a'), "--json"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.out, IsEmpty());
+    const json error = json_lines(result.err).at(0)["error"];
+    EXPECT_THAT(error["message"].get<std::string>(),
+                ContainsRegex("the prompt has [0-9,]+ tokens and the context holds 512"));
+    EXPECT_THAT(error["hint"].get<std::string>(), HasSubstr("--ctx"));
+  }
+}
+
+TEST(Run, TokenCountsAreReadExactly) {
+  EXPECT_EQ(strata({"run", "-m", chat_model(), "-p", "x", "-n", "-1"}).exit_code, 2);
+  EXPECT_EQ(strata({"run", "-m", chat_model(), "-p", "x", "-n", "1.5"}).exit_code, 2);
+  EXPECT_EQ(strata({"run", "-m", chat_model(), "-p", "x", "-n", "4294967296"}).exit_code, 2);
+  // 0: up to the context's end.
+  const CommandResult all = strata(
+      {"run", "-m", chat_model(), "-p", "x", "-n", "0", "--ignore-end", "--ctx", "64", "--json"});
+  const json object = json_lines(all.out).at(0);
+  EXPECT_EQ(object["prompt_tokens"].get<int>() + object["generated_tokens"].get<int>(), 64);
+  EXPECT_EQ(object["finish_reason"], "length");
+}
+
+TEST(Chat, TakesOddLinesAndAnswersEachWithOneObject) {
+  std::string input("a\0b\n", 4);
+  input += "\xff\n   \n<|im_end|>\n/undo\n/nonsense\n/help\nlast without an end";
+  const CommandResult result =
+      strata({"chat", "-m", chat_model(), "-n", "4", "--ignore-end", "--json"}, {.input = input});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(json_lines(result.out).size(), 4U);
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+TEST(Chat, BeyondTheContextEachTurnIsAnErrorUntilTheConversationIsShorter) {
+  std::string input;
+  for (int i = 0; i < 10; ++i) input += "Tell me more about that, please.\n";
+  input += "/reset\nHello\n/undo\n" + std::string(1 << 20, 'a') + "\nHello again\n";
+  const CommandResult result = strata({"chat", "-m", chat_model(), "-n", "8", "--ignore-end",
+                                       "--ctx", "256", "--json", "--temperature", "0"},
+                                      {.input = input});
+  EXPECT_EQ(result.exit_code, 0);
+  const std::vector<json> answers = json_lines(result.out);
+  const std::vector<json> errors = json_lines(result.err);
+  EXPECT_EQ(answers.size() + errors.size(), 13U);
+  ASSERT_GE(errors.size(), 2U);
+  ASSERT_GE(answers.size(), 4U);
+  for (const json& error : errors) {
+    EXPECT_EQ(error["error"]["code"], "INVALID_ARGUMENT");
+    EXPECT_THAT(error["error"]["message"].get<std::string>(),
+                ContainsRegex("the prompt has [0-9,]+ tokens and the context holds 256"));
+  }
+  EXPECT_THAT(errors.front()["error"]["hint"].get<std::string>(), HasSubstr("/reset"));
+  // The two after /reset and after the huge one.
+  EXPECT_LT(answers.back()["prompt_tokens"], answers.at(1)["prompt_tokens"]);
+}
+
+TEST(Chat, APersonIsToldThatTheContextIsFull) {
+  const CommandResult result =
+      strata({"chat", "-m", chat_model(), "--ignore-end", "--ctx", "64"}, {.input = "Hello\n"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("cut off, the context is full at 64 tokens: /reset"));
+}
+
+TEST(Bench, ReportsWhatItRanWith) {
+  const CommandResult result = strata(
+      {"bench", "-m", chat_model(), "--prompt", "16", "--gen", "8", "--split", "1,2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, IsEmpty());
+  const json object = json_lines(result.out).at(0);
+  EXPECT_EQ(object["split"], json::array({1, 2}));
+  EXPECT_EQ(object["threads"], usable_core_count());
+  EXPECT_THAT(object["isa"].get<std::string>(), ContainsRegex("^(scalar|avx2|avx512)"));
+  for (const char* key :
+       {"prefill_tokens_per_s", "decode_tokens_per_s", "ttft_ms", "load_s", "peak_rss_bytes"}) {
+    EXPECT_GT(object[key].get<double>(), 0) << key;
+  }
+  EXPECT_GE(object["hop_us"].get<double>(), 0);
+  const CommandResult text =
+      strata({"bench", "-m", chat_model(), "--prompt", "16", "--gen", "8", "--isa", "scalar"});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("qwen3.gguf, scalar"), HasSubstr("tokens/s"),
+                              HasSubstr("peak memory")));
+}
+
+TEST(Eval, ShowsTheMostLikelyIdsToAPerson) {
+  const test::TempDir folder;
+  const CommandResult result = strata({"eval", "-m", chat_model(), "--tokens",
+                                       folder.write("ids.json", "[[1,2,3],[4]]"), "--top", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("list 0: 3 tokens, most likely next"),
+                                ContainsRegex("position +token +rank +id +probability"),
+                                ContainsRegex("\n +2 +3 +1 +[0-9]+ +[0-9.]+ % +-[0-9.]+ +\"")));
+  // A head, and two rows for each position.
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2 + 2 + 6 + 2 + 2);
+}
+
+TEST(Terminal, ShowsNoControlCharacterOfAModel) {
+  EXPECT_EQ(without_controls("a\tb\nc\x1b[31m\r\x07\x7f"), "a\tb\nc\uFFFD[31m\uFFFD\uFFFD\uFFFD");
+  EXPECT_EQ(without_controls("é\xC2\x9B"), "é\uFFFD");
+  EXPECT_EQ(without_controls("\xC2"), "\xC2");
+}
+
+}  // namespace
+}  // namespace strata::cli
