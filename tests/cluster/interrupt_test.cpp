@@ -102,7 +102,7 @@ TEST_F(Interrupt, RunInOneProcess) {
             SIGINT);
 }
 
-TEST_F(Interrupt, RunAndChatAgainstACoordinator) {
+TEST_F(Interrupt, RunAgainstACoordinator) {
   ClusterHarness cluster({.workers = 2});
   ASSERT_NO_FATAL_FAILURE(cluster.start_all());
   const std::string token = folder_.write("token", cluster.token());
@@ -113,12 +113,27 @@ TEST_F(Interrupt, RunAndChatAgainstACoordinator) {
              150},
             SIGINT);
   EXPECT_EQ(cluster.run("Once", 8).tokens.size(), 8U) << cluster.logs();
+  // Clients that were killed before they looked for signals are noticed by their connections.
+  const TimePoint deadline = SystemClock().now() + seconds(5);
+  while (cluster.status().live_sequences > 0 && SystemClock().now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
   EXPECT_EQ(cluster.status().live_sequences, 0U);
 }
 
-TEST_F(Interrupt, ChatThatWaitsForALine) {
-  interrupt({"chat", {"chat", "-m", model_path("llama.gguf")}, 150}, SIGINT);
-  interrupt({"chat-term", {"chat", "-m", model_path("llama.gguf")}, 150}, SIGTERM);
+// At the prompt and in the middle of an answer. The whole group is signalled, so that whoever holds
+// the chat's standard input open ends too.
+TEST_F(Interrupt, Chat) {
+  const std::string chat = strata_binary() + " chat -m " + model_path("qwen3.gguf");
+  for (const int number : {SIGINT, SIGTERM}) {
+    interrupt({"chat", {"-c", "sleep 100 | " + chat}, 150, "/bin/sh", true}, number);
+    interrupt({"chat-answer",
+               {"-c", "(echo Hello; sleep 100) | " + chat + " --ignore-end --ctx 100000"},
+               150,
+               "/bin/sh",
+               true},
+              number);
+  }
 }
 
 TEST_F(Interrupt, EvalOverWorkers) {
