@@ -24,8 +24,9 @@ using testing::IsEmpty;
 using testing::Not;
 
 const std::vector<std::string>& commands() {
-  static const std::vector<std::string> names = {
-      "run", "chat", "coordinator", "worker", "ps", "plan", "bench", "eval", "inspect", "tokenize"};
+  static const std::vector<std::string> names = {"run",     "chat",     "coordinator", "worker",
+                                                 "ps",      "plan",     "bench",       "eval",
+                                                 "inspect", "tokenize", "template"};
   return names;
 }
 
@@ -58,6 +59,7 @@ std::vector<std::string> valid(const std::string& command, const std::string& mo
   if (command == "worker") return {"worker", "--join", "127.0.0.1:1"};
   if (command == "ps") return {"ps", "--coordinator", "127.0.0.1:1"};
   if (command == "inspect") return {"inspect", model_file};
+  if (command == "template") return {"template", "-m", model_file, "--messages", "-"};
   if (command == "eval") return {"eval", "-m", model_file, "--tokens", "none.json"};
   return {command, "-m", model_file};
 }
