@@ -233,17 +233,27 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const bool is_program = chosen.empty();
   const CLI::App& command = is_program ? app : *chosen.front();
-  const std::vector<std::string> rest = command.remaining();
-  // Without a command all words are left over; the first that is no option is the one meant.
-  const auto word = std::find_if(rest.begin(), rest.end(), [&](const std::string& text) {
-    return !is_program || text.empty() || text.front() != '-';
+  const auto is_option = [](const std::string& text) {
+    return !text.empty() && text.front() == '-' && text != "--json";
+  };
+  // Left over before the command; without one, all words are, and the first that is no option is
+  // the one meant.
+  const std::vector<std::string> before = app.remaining();
+  const auto word = std::find_if(before.begin(), before.end(), [](const std::string& text) {
+    return text.empty() || text.front() != '-';
   });
-  const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
-  if (is_program && word == rest.end() && rest.empty()) {
+  if (is_program && word != before.end()) return unknown_word(*word, app, true);
+  const auto option = std::find_if(before.begin(), before.end(), is_option);
+  if (option != before.end()) return unknown_word(*option, app, true);
+  if (is_program && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     return invalid_argument("no command is given", "strata --help lists the commands");
   }
-  if (!rest.empty() && (is_program || !is_missing)) {
-    return unknown_word(word == rest.end() ? rest.front() : *word, command, is_program);
+  const std::vector<std::string> rest =
+      is_program ? std::vector<std::string>() : command.remaining();
+  const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  // A misspelt option may be why a required one is missing.
+  if (!rest.empty() && (!is_missing || is_option(rest.front()))) {
+    return unknown_word(rest.front(), command, false);
   }
   std::string message = error.what();
   for (char& c : message) {
