@@ -101,7 +101,6 @@ LocalEngineOptions engine_options(const BenchOptions& options) {
           .prefill_chunk = options.chunk};
 }
 
-// In one process: a hop is what a token takes beside the stages' own computing.
 Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal,
                                 const std::stop_token& stop) {
   BenchResult result;
@@ -112,19 +111,7 @@ Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal,
   double ms_per_token = 0;
   const int32_t vocab_size = static_cast<int32_t>(engine->vocab_size());
   TRY(measure(engine->engine(), options, vocab_size, terminal, stop, result, ms_per_token));
-  // A decode of one sequence, with the stages' counters around it.
-  const StageBusy before = engine->busy();
-  const BenchTimes alone = TRY(run_bench(
-      engine->engine(),
-      {.prompt_tokens = 1, .new_tokens = 33, .sequences = 1, .vocab_size = vocab_size}, stop));
-  const StageBusy after = engine->busy();
-  const double steps =
-      static_cast<double>(after.steps - before.steps) / static_cast<double>(after.stages);
-  if (steps > 0 && alone.ms_per_token > 0) {
-    const double busy_ms = static_cast<double>(after.busy_ns - before.busy_ns) / 1e6 / steps;
-    result.hop_us =
-        std::max(0.0, (alone.ms_per_token - busy_ms) * 1e3 / static_cast<double>(after.stages));
-  }
+  result.hop_us = TRY(measure_hop_us(engine->engine(), engine->stage_count(), vocab_size, stop));
   result.peak_rss_bytes = own_peak_rss_bytes();
   result.split = engine->split();
   return result;
@@ -141,23 +128,10 @@ std::vector<int32_t> split_of(const remote::ClusterStatus& status) {
   return split;
 }
 
-// Over worker processes: a hop is what a token takes longer than in one process with equal threads.
 Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& terminal,
                                   const std::stop_token& stop) {
-  double local_ms = 0;
-  int32_t vocab_size = 0;
-  const BenchLoad one{.prompt_tokens = 1, .new_tokens = 33, .sequences = 1, .vocab_size = 0};
-  {
-    BenchOptions whole = options;
-    whole.model.split.reset();
-    const std::unique_ptr<LocalEngine> engine =
-        TRY(LocalEngine::open(engine_options(whole), terminal, stop));
-    vocab_size = static_cast<int32_t>(engine->vocab_size());
-    BenchLoad load = one;
-    load.vocab_size = vocab_size;
-    TRY(run_bench(engine->engine(), load, stop));
-    local_ms = TRY(run_bench(engine->engine(), load, stop)).ms_per_token;
-  }
+  const std::shared_ptr<GgufFile> file = TRY(GgufFile::open(options.model.path));
+  const int32_t vocab_size = TRY(read_hparams(*file)).n_vocab;
   BenchResult result;
   LocalClusterOptions cluster_options;
   ServingOptions& serving = cluster_options.serving;
@@ -180,13 +154,11 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   double ms_per_token = 0;
   coordinator::EngineLoop& engine = cluster->coordinator().engine();
   TRY(measure(engine, options, vocab_size, terminal, stop, result, ms_per_token));
-  BenchLoad load = one;
-  load.vocab_size = vocab_size;
-  const double cluster_ms = TRY(run_bench(engine, load, stop)).ms_per_token;
-  result.hop_us = (cluster_ms - local_ms) * 1e3 / options.workers;
   const remote::ClusterStatus status = cluster->coordinator().status();
   result.predicted_tokens_per_s = status.predicted_tokens_per_s;
   result.split = split_of(status);
+  const auto stages = static_cast<uint32_t>(std::max<size_t>(result.split.size(), 1));
+  result.hop_us = TRY(measure_hop_us(engine, stages, vocab_size, stop));
   result.peak_rss_bytes = own_peak_rss_bytes();
   for (const auto& worker : cluster->workers()) {
     result.peak_rss_bytes = std::max(result.peak_rss_bytes, worker->peak_rss_bytes());

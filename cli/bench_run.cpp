@@ -105,4 +105,24 @@ Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& l
   return summarise(progress->tokens, begin);
 }
 
+Result<double> measure_hop_us(coordinator::EngineLoop& engine, uint32_t stages, int32_t vocab_size,
+                              const std::stop_token& stop) {
+  constexpr int kRuns = 3;
+  const BenchLoad one{
+      .prompt_tokens = 1, .new_tokens = 49, .sequences = 1, .vocab_size = vocab_size};
+  std::vector<double> hops_us;
+  for (int run = 0; run < kRuns; ++run) {
+    const coordinator::EngineCounters before = engine.counters();
+    const BenchTimes times = TRY(run_bench(engine, one, stop));
+    const coordinator::EngineCounters after = engine.counters();
+    const double steps = static_cast<double>(after.steps_done - before.steps_done);
+    if (steps == 0) continue;
+    const double busy_us = static_cast<double>(after.busy_ns - before.busy_ns) / 1e3 / steps;
+    hops_us.push_back((times.ms_per_token * 1e3 - busy_us) / stages);
+  }
+  if (hops_us.empty()) return internal_error("no step was counted");
+  std::sort(hops_us.begin(), hops_us.end());
+  return hops_us[hops_us.size() / 2];
+}
+
 }  // namespace strata::cli

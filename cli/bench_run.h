@@ -30,4 +30,10 @@ struct BenchTimes {
 Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& load,
                              const std::stop_token& stop);
 
+// What a token takes beside computing, in microseconds for each of `stages` stages: the time from
+// token to token of one sequence, less what the stages say they computed on its steps. The median
+// of a few runs. Errors: as run_bench().
+Result<double> measure_hop_us(coordinator::EngineLoop& engine, uint32_t stages, int32_t vocab_size,
+                              const std::stop_token& stop);
+
 }  // namespace strata::cli

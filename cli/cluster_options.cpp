@@ -45,6 +45,14 @@ std::string user_cache_folder() {
   return "/var/tmp/strata-" + std::to_string(::getuid());
 }
 
+std::string user_state_folder() {
+  const std::string state = environment("XDG_STATE_HOME");
+  if (!state.empty()) return state + "/strata";
+  const std::string home = environment("HOME");
+  if (!home.empty()) return home + "/.local/state/strata";
+  return "/var/tmp/strata-" + std::to_string(::getuid()) + "/state";
+}
+
 void add_cluster_address_options(CLI::App& command, ClusterAddressOptions& options) {
   command
       .add_option("--coordinator", options.coordinator,

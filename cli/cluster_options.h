@@ -27,6 +27,10 @@ Result<std::string> read_token(const TokenOptions& options, bool create);
 // folder below /var/tmp without a home.
 std::string user_cache_folder();
 
+// Where a coordinator keeps what must survive it: $XDG_STATE_HOME/strata, ~/.local/state/strata, or
+// a folder below /var/tmp without a home.
+std::string user_state_folder();
+
 struct ClusterAddressOptions {
   std::string coordinator;
   TokenOptions token;

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "cli/cluster_options.h"
 #include "cli/serving.h"
@@ -23,10 +26,36 @@ struct CoordinatorCommandOptions {
   bool insecure_network = false;
   std::string address_file;
   bool json = false;
+  std::string state_folder;
 };
 
 Result<remote::Address> listen_address(const CoordinatorCommandOptions& options) {
   return remote::parse_address(options.listen, remote::AddressUse::listen).with_context("--listen");
+}
+
+// One for each fixed address, so that a coordinator that is started again goes on with its cluster.
+// A port that the system chooses is another one each time: nobody finds such a cluster again.
+std::string default_state_folder(const remote::Address& listen) {
+  if (listen.port == 0) return {};
+  std::string name = listen.text();
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == ':' || c == '/' || c == '%'; }, '_');
+  return user_state_folder() + "/coordinator-" + name;
+}
+
+// Where the cluster's id and epoch are kept; a default that cannot be written is done without.
+std::string choose_state_folder(const CoordinatorCommandOptions& options,
+                                const remote::Address& listen, Terminal& terminal) {
+  if (!options.state_folder.empty()) return options.state_folder;
+  std::string folder = default_state_folder(listen);
+  std::error_code error;
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  if (!error) return folder;
+  terminal.line(fmt::format("cannot make {} ({}): workers must be started anew with this "
+                            "coordinator; --state FOLDER names another place",
+                            folder, error.message()),
+                true);
+  return {};
 }
 
 // Whole or not at all, so that whoever waits for the file never reads half an address.
@@ -72,8 +101,14 @@ Status run_coordinator(const CoordinatorCommandOptions& options) {
       print_json(terminal, {{"note", note.text}, {"is_warning", note.is_warning}});
     };
   }
-  const std::unique_ptr<coordinator::Coordinator> coordinator =
-      TRY(start_coordinator(serving, listen, terminal, stop));
+  listen.state_folder = choose_state_folder(options, listen.listen, terminal);
+  auto started = start_coordinator(serving, listen, terminal, stop);
+  if (started.status().code() == StatusCode::already_exists && options.state_folder.empty()) {
+    return Status(StatusCode::already_exists,
+                  fmt::format("cannot listen on {}: the port is taken", listen.listen.text()),
+                  "another coordinator may run there; stop it, or choose another --listen");
+  }
+  const std::unique_ptr<coordinator::Coordinator> coordinator = TRY(std::move(started));
   const remote::Address& address = coordinator->address();
   if (options.insecure_network && !address.is_loopback()) {
     terminal.line(
@@ -113,6 +148,11 @@ void add_coordinator_command(CLI::App& app, CommandContext& context) {
       .add_option("--address-file", options->address_file,
                   "Write the address here once it is listened on")
       ->type_name("FILE")
+      ->group("Cluster");
+  command
+      .add_option("--state", options->state_folder,
+                  "Folder for the cluster's id and epoch (default: one for each fixed address)")
+      ->type_name("FOLDER")
       ->group("Cluster");
   add_token_options(command, options->token);
   command

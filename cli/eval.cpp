@@ -150,6 +150,7 @@ Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& optio
   serving.slots = options.batch;
   serving.step_tokens = std::max(shape.step_tokens, 2U);
   serving.kv_type = options.model.kv_type;
+  serving.max_outputs = shape.step_tokens;
   serving.ignore_windows = true;
   serving.is_quiet = true;
   serving.split = options.model.split;
@@ -157,8 +158,11 @@ Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& optio
   std::once_flag first;  // a later pipeline is of no use: the evaluation has failed by then
   cluster_options.pipeline_user = {
       .started =
-          [&](const coordinator::PipelineShape&, std::shared_ptr<StepSink> sink) {
-            std::call_once(first, [&] { head.set_value(std::move(sink)); });
+          [&](const coordinator::PipelineShape& pipeline, std::shared_ptr<StepSink> sink) {
+            std::call_once(first, [&] {
+              evaluator.use_epoch(pipeline.epoch);
+              head.set_value(std::move(sink));
+            });
           },
       .stopped = [&evaluator](const Status& why) { evaluator.fail(why); },
       .sink = &evaluator};

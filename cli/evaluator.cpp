@@ -1,7 +1,10 @@
 #include "cli/evaluator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "runtime/base/clock.h"
 #include "runtime/sampling/sampler.h"
 
 namespace strata::cli {
@@ -29,7 +32,10 @@ void Evaluator::open_sequences(StepPlan& plan, size_t first, size_t count) const
 StepPlan Evaluator::next_step(const std::vector<std::vector<int32_t>>& sequences, size_t first,
                               size_t count, std::span<uint32_t> done) {
   StepPlan plan;
-  plan.epoch = options_.epoch;
+  plan.epoch = epoch_;
+  // This step and those before it.
+  plan.budget_ms = static_cast<uint32_t>(
+      std::chrono::milliseconds(options_.step_timeout * options_.steps_in_flight).count());
   plan.step_id = next_step_id_++;
   uint32_t room = options_.step_tokens;
   for (uint32_t slot = 0; slot < count && room > 0; ++slot) {
@@ -48,8 +54,18 @@ StepPlan Evaluator::next_step(const std::vector<std::vector<int32_t>>& sequences
 }
 
 Status Evaluator::wait_until_in_flight(uint32_t steps) {
+  const SystemClock clock;
   const MutexLock lock(mutex_);
-  while (in_flight_ > steps && status_.ok()) changed_.wait(mutex_);
+  TimePoint deadline = clock.now() + options_.step_timeout;
+  uint32_t last = in_flight_;
+  while (in_flight_ > steps && status_.ok()) {
+    if (in_flight_ != last) deadline = clock.now() + options_.step_timeout;
+    last = in_flight_;
+    if (!changed_.wait_until(mutex_, deadline) && in_flight_ == last) {
+      return deadline_exceeded(
+          fmt::format("no step was answered within {} min", options_.step_timeout.count()));
+    }
+  }
   return status_;
 }
 

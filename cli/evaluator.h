@@ -6,6 +6,7 @@
 // Threads: run() from one thread; deliver() from the pipeline's.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,7 +22,6 @@
 namespace strata::cli {
 
 struct EvaluatorOptions {
-  uint64_t epoch = 1;
   uint32_t chunk = 128;        // tokens of one sequence in one step, at most
   uint32_t batch = 1;          // sequences that run together
   uint32_t step_tokens = 128;  // tokens of one step, at most
@@ -30,6 +30,8 @@ struct EvaluatorOptions {
   int32_t blocks_per_sequence = 0;  // KV blocks of each group that one sequence may fill
   int32_t n_vocab = 0;
   int32_t top = 0;  // most likely ids kept for each position
+  // A step that is not answered within this means that the pipeline hangs.
+  std::chrono::minutes step_timeout{10};
   // Sees the logits {n_vocab} of each position, in order, on the pipeline's thread. May be empty.
   std::function<void(size_t sequence, size_t position, std::span<const float> logits)> on_logits =
       {};
@@ -48,10 +50,12 @@ class Evaluator final : public ResultSink {
 
   // Requires: `pipeline` delivers its results here; ids lie in the vocabulary; no list is empty;
   // the pipeline has options.batch slots and blocks_per_sequence * batch blocks in each group.
-  // Errors: those of a step or of a row.
+  // Errors: those of a step or of a row; DEADLINE_EXCEEDED for a step that is not answered.
   Result<std::vector<SequenceResult>> run(StepSink& pipeline,
                                           const std::vector<std::vector<int32_t>>& sequences);
 
+  // The pipeline's epoch, 1 unless told otherwise. Before run().
+  void use_epoch(uint64_t epoch) { epoch_ = epoch; }
   void deliver(StepResult result) override;
   // Ends run() with this error, such as a lost worker. Threads: any.
   void fail(const Status& status);
@@ -69,6 +73,7 @@ class Evaluator final : public ResultSink {
   void take_logits(size_t sequence, std::span<const float> logits) STRATA_REQUIRES(mutex_);
 
   const EvaluatorOptions options_;
+  uint64_t epoch_ = 1;
   uint64_t next_step_id_ = 1;
   Mutex mutex_;
   CondVar changed_;

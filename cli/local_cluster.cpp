@@ -133,11 +133,12 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
   ServingOptions serving = options.serving;
   serving.workers = options.workers;
   const std::string token = random_hex(kTokenBytes);
-  cluster->coordinator_ = TRY(start_coordinator(
-      serving,
-      {.listen = {.host = "127.0.0.1", .port = 0}, .insecure_network = false, .token = token},
-      terminal, stop));
-  if (options.pipeline_user.started) cluster->coordinator_->use_pipeline(options.pipeline_user);
+  cluster->coordinator_ = TRY(start_coordinator(serving,
+                                                {.listen = {.host = "127.0.0.1", .port = 0},
+                                                 .insecure_network = false,
+                                                 .token = token,
+                                                 .pipeline_user = options.pipeline_user},
+                                                terminal, stop));
   std::error_code ignored;
   const std::string folder =
       std::filesystem::absolute(serving.model_path, ignored).parent_path().string();

@@ -60,8 +60,8 @@ struct LocalClusterOptions {
   std::string binary;                           // empty: this program
   bool skip_probe = false;                      // workers count as equal, and start quicker
   Duration timeout = std::chrono::minutes(10);  // until it is ready
-  // In place of the engine, if `started` is set; see Coordinator::use_pipeline().
-  coordinator::Coordinator::PipelineUser pipeline_user = {};
+  // In place of the engine, if `started` is set; see CoordinatorOptions.
+  coordinator::CoordinatorOptions::PipelineUser pipeline_user = {};
 };
 
 class LocalCluster {

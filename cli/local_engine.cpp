@@ -46,17 +46,6 @@ Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const LocalEngineOptions&
   return engine;
 }
 
-StageBusy LocalEngine::busy() const {
-  StageBusy busy;
-  busy.stages = pipeline_->stage_count();
-  for (size_t i = 0; i < busy.stages; ++i) {
-    const worker::StageCounters counters = pipeline_->stage(i).counters();
-    busy.busy_ns += counters.busy_ns;
-    busy.steps += counters.steps_done;
-  }
-  return busy;
-}
-
 std::vector<int32_t> LocalEngine::split() const {
   std::vector<int32_t> counts;
   for (const LayerRange& range : ranges_) counts.push_back(range.count());

@@ -24,13 +24,6 @@ struct LocalEngineOptions {
   uint32_t prefill_chunk = 0;
 };
 
-// What the stages have computed so far.
-struct StageBusy {
-  uint64_t busy_ns = 0;  // of all stages
-  uint64_t steps = 0;    // of all stages
-  size_t stages = 1;
-};
-
 class LocalEngine {
  public:
   // Loads the model with progress on the terminal; told to stop, it ends with CANCELLED.
@@ -42,9 +35,9 @@ class LocalEngine {
   coordinator::EngineLoop& engine() { return engine_; }
   coordinator::Generator& generator() { return *generator_; }
   uint32_t context() const { return shape_.context; }
-  StageBusy busy() const;
   // Layers of each stage, head first.
   std::vector<int32_t> split() const;
+  uint32_t stage_count() const { return static_cast<uint32_t>(pipeline_->stage_count()); }
   uint32_t vocab_size() const { return static_cast<uint32_t>(shape_.vocab_size); }
 
  private:

@@ -104,6 +104,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return finish(usage_error(app, error), wants_json, exit_usage);
   }
+  if (const Status status = install_mapping_guard(); !status.ok()) {
+    return finish(status, context.json, exit_error);
+  }
   return run_chosen(context);
 }
 

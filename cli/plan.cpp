@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -42,8 +43,9 @@ Result<PlannerNode> parse_node(const std::string& text) {
   if (second < text.size()) {
     char* end = nullptr;
     node.read_bytes_per_s = std::strtod(text.c_str() + second + 1, &end) * 1e9;
-    if (end == nullptr || *end != '\0' || !(node.read_bytes_per_s >= 0)) {
-      return error("the speed is no number");
+    const bool is_rate = std::isfinite(node.read_bytes_per_s) && node.read_bytes_per_s > 0;
+    if (end == nullptr || *end != '\0' || !is_rate) {
+      return error("the speed is no number above 0; leave it out if it is not known");
     }
   }
   return node;
@@ -76,6 +78,11 @@ Result<PlannerNode> node_from_json(const Json& json, size_t index, const std::st
   node.read_bytes_per_s = number("read_gb_per_s") * 1e9;
   node.int8_ops_per_s = number("int8_gops") * 1e9;
   node.hop_us = number("hop_us");
+  for (const char* key : {"read_gb_per_s", "int8_gops", "hop_us"}) {
+    if (json.contains(key) && !(json[key].is_number() && json[key].get<double>() > 0)) {
+      return error(fmt::format("has a {} that is no number above 0", key));
+    }
+  }
   return node;
 }
 
@@ -138,8 +145,18 @@ Result<std::vector<PlannerNode>> described_nodes(const PlanCommandOptions& optio
   return nodes;
 }
 
+// --workers cuts this machine; of nodes that are named otherwise it can only say their number.
+Status check_worker_count(const PlanCommandOptions& options, size_t nodes) {
+  const uint32_t workers = options.serving.workers;
+  if (workers == 0 || workers == nodes) return ok_status();
+  return invalid_argument(
+      fmt::format("--workers {} with {} node{}", workers, nodes, nodes == 1 ? "" : "s"),
+      "leave out --workers, or name as many nodes");
+}
+
 Status run_plan(const PlanCommandOptions& options) {
   const std::vector<PlannerNode> nodes = TRY(described_nodes(options));
+  TRY(check_worker_count(options, nodes.size()));
   const PlanInput input = TRY(plan_input(options.serving));
   const coordinator::Plan plan = TRY(coordinator::make_plan(input.profile, nodes, input.plan));
   Terminal terminal(options.json);

@@ -31,6 +31,17 @@ Result<ModelDigest> digest_of(const GgufFile& file, bool is_quiet, Terminal& ter
   return compute_digest(file, options);
 }
 
+// The engine's limit is the longer one: a stage that hangs is then found by name first.
+void set_timeouts(const ServingOptions& options, coordinator::CoordinatorOptions& result) {
+  constexpr auto kNamedFirst = std::chrono::seconds(3);
+  if (options.step_timeout_s > 0) {
+    result.cluster.membership.stall_timeout = std::chrono::seconds(options.step_timeout_s);
+    result.cluster.plan.step_time_by_plan = false;
+  }
+  result.engine.step_timeout = result.cluster.membership.stall_timeout + kNamedFirst;
+  result.request_timeout = std::chrono::seconds(options.request_timeout_s);
+}
+
 }  // namespace
 
 void add_serving_options(CLI::App& command, ServingOptions& options) {
@@ -65,6 +76,14 @@ void add_serving_options(CLI::App& command, ServingOptions& options) {
   add("--chunk", options.prefill_chunk, "N",
       "Prompt tokens of one sequence in one step (default: what keeps all stages busy)")
       ->check(CLI::Range(1, 1 << 16));
+  add("--step-timeout", options.step_timeout_s, "SECONDS",
+      "Time after which a stage that computes on one step counts as hung (default: 30, and what "
+      "the step's tokens need by the plan)")
+      ->check(CLI::Range(1, 86'400));
+  add("--request-timeout", options.request_timeout_s, "SECONDS",
+      "Time that a request may take, waiting included; 0: no limit")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
 }
 
 Status check_serving_options(const ServingOptions& options) {
@@ -85,6 +104,7 @@ Result<PlanInput> plan_input(const ServingOptions& options) {
                                                                .step_tokens = options.step_tokens,
                                                                .slots = options.slots,
                                                                .context = context,
+                                                               .max_outputs = options.max_outputs,
                                                                .devices = devices->devices()}));
   input.plan.context = context;
   input.plan.sequences_wanted = options.sequences;
@@ -120,10 +140,11 @@ Result<std::unique_ptr<coordinator::Coordinator>> start_coordinator(const Servin
   result.cluster.kv_type = options.kv_type;
   result.cluster.slots = options.slots;
   result.cluster.workers = options.workers;
+  result.state_folder = listen.state_folder;
+  result.pipeline_user = listen.pipeline_user;
+  result.cluster.max_outputs = options.max_outputs;
   result.engine.queue_max = options.queue;
-  // A long prompt's step takes minutes on a slow machine with a large model.
-  result.engine.step_timeout = std::chrono::minutes(5);
-  result.cluster.membership.stall_timeout = std::chrono::minutes(5);
+  set_timeouts(options, result);
   result.prefill_chunk = options.prefill_chunk;
   result.on_note = options.on_note;
   if (!result.on_note) {

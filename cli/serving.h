@@ -28,8 +28,11 @@ struct ServingOptions {
   std::string kv_type = "f16";
   std::optional<std::string> split;  // as parse_split() takes it
   uint32_t queue = 256;
-  bool ignore_windows = false;                                 // see PlanOptions
-  bool is_quiet = false;                                       // only warnings on the terminal
+  uint32_t step_timeout_s = 0;        // 0: by what the plan predicts
+  uint32_t request_timeout_s = 3600;  // for requests that name none; 0: no limit
+  uint32_t max_outputs = 0;           // see ClusterOptions
+  bool ignore_windows = false;        // see PlanOptions
+  bool is_quiet = false;              // only warnings on the terminal
   std::function<void(const coordinator::Note&)> on_note = {};  // in place of the terminal
 };
 
@@ -52,6 +55,8 @@ struct ListenOptions {
   remote::Address listen;
   bool insecure_network = false;
   std::string token;
+  std::string state_folder = {};  // see CoordinatorOptions
+  coordinator::CoordinatorOptions::PipelineUser pipeline_user = {};
 };
 // Digests the model, with progress, and listens. Told to stop, it ends with CANCELLED.
 Result<std::unique_ptr<coordinator::Coordinator>> start_coordinator(const ServingOptions& options,

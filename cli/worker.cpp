@@ -81,7 +81,8 @@ Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) 
 Status run_worker(WorkerCommandOptions given, const std::string& log_level, bool is_json) {
   Signals signals(is_json);
   if (given.name.empty()) given.name = default_name();
-  const worker::WorkerOptions options = TRY(worker_options(given));
+  worker::WorkerOptions options = TRY(worker_options(given));
+  options.stop = signals.stop_token();
   TRY(log::configure(options.name, log_level));
   if (options.insecure_network) {
     log::warn(

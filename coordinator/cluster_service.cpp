@@ -1,8 +1,10 @@
 #include "coordinator/cluster_service.h"
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <optional>
@@ -19,8 +21,10 @@ namespace {
 
 // Commands that a worker has not taken yet. A plan sends it three.
 constexpr size_t kCommandsWaitingMax = 64;
-// Events of one answer that a client has not taken yet: a few hundred KiB.
+// Events of one answer that a client has not taken yet: a few hundred KiB. A client that lets more
+// wait has lost its answer; it learns why if it reads on within the patience.
 constexpr size_t kEventsWaitingMax = 4096;
+constexpr std::chrono::seconds kSlowReaderPatience{5};
 
 class ServiceImpl;
 
@@ -101,7 +105,8 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent>
     GenerateReactor* reactor STRATA_GUARDED_BY(mutex) = nullptr;
   };
 
-  explicit GenerateReactor(ServiceImpl& service) : service_(service) {}
+  GenerateReactor(ServiceImpl& service, grpc::CallbackServerContext& context)
+      : service_(service), context_(context) {}
 
   // Apart from the constructor, so that the service knows the reactor first.
   void begin(const v1::GenerateRequest& message);
@@ -123,6 +128,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent>
 
  private:
   void cancel_request();
+  void cut_off();
   void write_next() STRATA_REQUIRES(mutex_) {
     if (writing_ || finished_) return;
     if (!waiting_.empty()) {
@@ -137,6 +143,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent>
   }
 
   ServiceImpl& service_;
+  grpc::CallbackServerContext& context_;
   const std::shared_ptr<Link> link_ = std::make_shared<Link>();
   std::atomic<RequestId> request_id_ = 0;
   std::atomic<bool> cancel_wanted_ = false;
@@ -147,6 +154,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent>
   bool writing_ STRATA_GUARDED_BY(mutex_) = false;
   bool finished_ STRATA_GUARDED_BY(mutex_) = false;
   std::optional<Status> ending_ STRATA_GUARDED_BY(mutex_);
+  std::unique_ptr<grpc::Alarm> patience_;  // set once, for a reader that is too slow
 };
 
 // A stream that is refused before it begins.
@@ -197,7 +205,7 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
     using Refused = RefusedReactor<grpc::ServerWriteReactor<v1::GenerateEvent>>;
     const strata::Status allowed = remote::check_caller(*context, token_);
     if (!allowed.ok()) return new Refused(allowed);
-    auto* reactor = new GenerateReactor(*this);
+    auto* reactor = new GenerateReactor(*this, *context);
     {
       const MutexLock lock(mutex_);
       answers_.insert(reactor);
@@ -216,6 +224,13 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
     const strata::Status allowed = remote::check_caller(*context, token_);
     if (allowed.ok()) *response = remote::to_proto(handler_.on_status());
     reactor->Finish(remote::to_grpc(allowed));
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext* context, const v1::PingRequest*,
+                                 v1::PingReply*) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(remote::to_grpc(remote::check_caller(*context, token_)));
     return reactor;
   }
 
@@ -284,10 +299,11 @@ void GenerateReactor::begin(const v1::GenerateRequest& message) {
     const MutexLock lock(link_->mutex);
     link_->reactor = this;
   }
-  request_id_ = service_.handler().on_generate(*request, [link = link_](AnswerEvent event) {
+  const auto listener = [link = link_](AnswerEvent event) {
     const MutexLock lock(link->mutex);
     if (link->reactor != nullptr) link->reactor->push(std::move(event));
-  });
+  };
+  request_id_ = service_.handler().on_generate(std::move(request).value(), listener);
   if (cancel_wanted_) cancel_request();
 }
 
@@ -315,7 +331,20 @@ void GenerateReactor::push(AnswerEvent event) {
     }
     write_next();
   }
-  if (too_slow) cancel_request();
+  if (too_slow) {
+    cancel_request();
+    cut_off();
+  }
+}
+
+// The write under way may never end, and the status can only follow it.
+void GenerateReactor::cut_off() {
+  patience_ = std::make_unique<grpc::Alarm>();
+  patience_->Set(std::chrono::system_clock::now() + kSlowReaderPatience,
+                 [link = link_](bool in_time) {
+                   const MutexLock lock(link->mutex);
+                   if (in_time && link->reactor != nullptr) link->reactor->context_.TryCancel();
+                 });
 }
 
 void GenerateReactor::cancel_request() {

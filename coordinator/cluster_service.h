@@ -4,8 +4,10 @@
 // It decides nothing. Reactors only enqueue: the handler's calls must not block.
 //
 //   Join       one stream for each worker, named by a MemberId
-//   Generate   one stream for each answer; a slow reader has a bounded queue, then is cut off
+//   Generate   one stream for each answer; a slow reader has a bounded queue, then is cut off: with
+//              RESOURCE_EXHAUSTED if it reads on, by the stream's end if it does not
 //   Status     the handler's snapshot
+//   Ping       nothing, at once
 //
 // This header includes no gRPC.
 #pragma once
@@ -36,8 +38,7 @@ class ClusterHandler {
   // Once for each stream that said hello.
   virtual void on_stream_end(MemberId id, const Status& why) = 0;
   // As Generator.
-  virtual RequestId on_generate(const remote::GenerateRequest& request,
-                                AnswerListener listener) = 0;
+  virtual RequestId on_generate(remote::GenerateRequest request, AnswerListener listener) = 0;
   virtual void on_cancel(RequestId id) = 0;
   virtual remote::ClusterStatus on_status() = 0;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/human.h"
 
@@ -20,11 +21,20 @@ uint32_t percent(const remote::LoadProgress& progress) {
                                                    static_cast<double>(progress.total_bytes)));
 }
 
+// Two digits of a measured number: equal machines then count as equal, and a plan does not change
+// with the noise of a measurement.
+double rounded(double value) {
+  if (!(value > 0) || !std::isfinite(value)) return 0;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 1);
+  return std::round(value / unit) * unit;
+}
+
 // The device that a stage runs on, as far as the planner is concerned.
 PlannerNode planner_node(const Member& member) {
   PlannerNode node;
   node.name = member.hello.name;
   node.memory_bytes = member.hello.memory_limit_bytes;
+  node.hop_us = rounded(member.hello.hop_us);
   node.memory_is_stated = member.hello.memory_is_stated;
   node.host = member.hello.host_id;
   for (const remote::DeviceReport& device : member.hello.devices) {
@@ -36,6 +46,8 @@ PlannerNode planner_node(const Member& member) {
       node.int8_ops_per_s = device.speed.int8_ops_per_s;
     }
   }
+  node.read_bytes_per_s = rounded(node.read_bytes_per_s);
+  node.int8_ops_per_s = rounded(node.int8_ops_per_s);
   return node;
 }
 
@@ -53,13 +65,15 @@ void ClusterState::on_hello(MemberId id, const remote::Hello& hello, const std::
                             TimePoint now, ClusterActions& actions) {
   const Member* known = membership_.find(hello.name);
   if (known != nullptr && known->hello.identity == hello.identity) {
-    lose(known->id, unavailable("it joined again over a new connection"), now, actions);
+    const MemberId before = known->id;
+    const Status why = unavailable("it joined again over a new connection");
+    lose(before, why, now, actions);
+    actions.push_back(EndStream{before, why});
   }
-  const Result<Membership::Joined> joined = membership_.join(id, hello, address, now);
-  if (!joined.ok()) {
-    actions.push_back(EndStream{id, joined.status()});
-    actions.push_back(warning(fmt::format("refused worker '{}' from {}: {}", hello.name, address,
-                                          joined.status().message())));
+  if (const Status joined = membership_.join(id, hello, address, now); !joined.ok()) {
+    actions.push_back(EndStream{id, joined});
+    actions.push_back(warning(
+        fmt::format("refused worker '{}' from {}: {}", hello.name, address, joined.message())));
     return;
   }
   actions.push_back(SendToMember{
@@ -93,10 +107,7 @@ void ClusterState::on_message(MemberId id, const remote::FromWorker& message, Ti
   } else if (const auto* lost = std::get_if<remote::PeerLost>(&message)) {
     if (lost->epoch != epoch_ || phase_ == ClusterPhase::waiting) return;
     // A stream of the epoch before may be noticed as broken only now: its peer is in no stage.
-    const bool in_plan =
-        std::any_of(plan_->stages.begin(), plan_->stages.end(),
-                    [&](const PlannedStage& stage) { return stage.node_name == lost->peer; });
-    if (!in_plan) return;
+    if (!has_stage_on(lost->peer)) return;
     end_epoch(unavailable(fmt::format("{} lost {}: {}", member->hello.name, lost->peer,
                                       lost->status.message())),
               now, actions);
@@ -145,10 +156,54 @@ const ClusterState::StageState* ClusterState::stage_of(MemberId id) const {
   return const_cast<ClusterState*>(this)->stage_of(id);
 }
 
+bool ClusterState::has_stage_on(const std::string& node_name) const {
+  return plan_ &&
+         std::any_of(plan_->stages.begin(), plan_->stages.end(),
+                     [&](const PlannedStage& stage) { return stage.node_name == node_name; });
+}
+
 void ClusterState::on_pipeline_failure(uint64_t epoch, const Status& why, TimePoint now,
                                        ClusterActions& actions) {
   if (epoch != epoch_ || phase_ == ClusterPhase::waiting) return;
   end_epoch(why, now, actions);
+}
+
+void ClusterState::on_pipeline_stall(uint64_t epoch, const Status& why, TimePoint now,
+                                     ClusterActions& actions) {
+  if (epoch != epoch_ || phase_ != ClusterPhase::ready) return;
+  for (const StageState& stage : stages_) {
+    const Member& member = *membership_.find(stage.member);
+    const bool computes = member.heartbeat.activity == remote::StageActivity::computing;
+    // Half: the engine may have noticed first, and heartbeats come now and then.
+    if (!computes || now < member.progress_since + membership_.stall_limit(member) / 2) continue;
+    const Status stuck =
+        unavailable(fmt::format("its stage has computed on step {} for {}", member.heartbeat.step,
+                                human_duration(now - member.progress_since)));
+    const MemberId id = member.id;
+    lose(id, stuck, now, actions);
+    actions.push_back(EndStream{id, stuck});
+    return;
+  }
+  end_epoch(
+      Status(why.code(), fmt::format("{}: {}", why.message(), where_step_is_lost()), why.hint()),
+      now, actions);
+}
+
+// By what the stages say: the first that has not seen what the one before it has done.
+std::string ClusterState::where_step_is_lost() const {
+  const auto name = [&](size_t i) { return membership_.find(stages_[i].member)->hello.name; };
+  for (size_t i = 1; i < stages_.size(); ++i) {
+    const remote::Heartbeat& before = membership_.find(stages_[i - 1].member)->heartbeat;
+    const remote::Heartbeat& here = membership_.find(stages_[i].member)->heartbeat;
+    const bool before_has_done = before.activity == remote::StageActivity::idle;
+    const uint64_t done =
+        before_has_done ? before.step : before.step - std::min<uint64_t>(before.step, 1);
+    if (here.step < done) {
+      return fmt::format("{} has done step {}, and {} is at step {}", name(i - 1), done, name(i),
+                         here.step);
+    }
+  }
+  return fmt::format("{} has done its part, and the result did not come", name(stages_.size() - 1));
 }
 
 void ClusterState::end_epoch(const Status& why, TimePoint now, ClusterActions& actions) {
@@ -200,6 +255,8 @@ void ClusterState::try_plan(TimePoint now, ClusterActions& actions) {
 void ClusterState::begin_load(Plan plan, const std::vector<const Member*>& members, TimePoint now,
                               ClusterActions& actions) {
   epoch_ = std::max(epoch_, membership_.highest_epoch()) + 1;
+  actions.push_back(SaveEpoch{epoch_});
+  membership_.set_token_allowance(plan.token_allowance());
   phase_ = ClusterPhase::loading;
   obstacle_ = unavailable("the workers are loading the model", "try again in a moment");
   phase_deadline_ = now + options_.load_timeout;
@@ -221,7 +278,8 @@ void ClusterState::begin_load(Plan plan, const std::vector<const Member*>& membe
                                                    .blocks_per_group = plan.group_blocks,
                                                    .max_step_tokens = options_.plan.step_tokens,
                                                    .max_sequences = options_.slots,
-                                                   .threads = 0}}});
+                                                   .threads = 0,
+                                                   .max_outputs = options_.max_outputs}}});
   }
   for (const MemberId holder : holders_) {
     if (placed.contains(holder)) continue;
@@ -340,13 +398,6 @@ std::optional<TimePoint> ClusterState::next_wakeup() const {
     consider(phase_deadline_);
   if (phase_ == ClusterPhase::waiting && plan_wanted_) consider(not_before_);
   return next;
-}
-
-void ClusterState::shut_down(const std::string& reason, ClusterActions& actions) {
-  for (const Member* member : membership_.members()) {
-    actions.push_back(SendToMember{
-        member->id, {.command_id = next_command_++, .command = remote::Shutdown{reason}}});
-  }
 }
 
 // --- Status --------------------------------------------------------------------------------------

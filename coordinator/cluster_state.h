@@ -40,7 +40,8 @@ struct ClusterOptions {
   // Waits for so many before the first plan, and uses them all; 0: plans once those that have
   // joined suffice.
   uint32_t workers = 0;
-  uint64_t last_epoch = 0;  // the first plan gets a higher one
+  uint64_t last_epoch = 0;   // the first plan gets a higher one
+  uint32_t max_outputs = 0;  // positions of one step whose logits are wanted; 0: `slots`
   MembershipOptions membership;
   Duration rejoin_grace = std::chrono::milliseconds(2000);
   Duration load_timeout = std::chrono::minutes(30);  // without any progress of a load
@@ -54,6 +55,10 @@ enum class ClusterPhase : uint8_t { waiting, loading, starting, ready };
 struct SendToMember {
   MemberId member = 0;
   remote::ToWorker message;
+};
+// Must be on disk before any later action: a restarted coordinator begins above it.
+struct SaveEpoch {
+  uint64_t epoch = 0;
 };
 struct EndStream {
   MemberId member = 0;
@@ -76,7 +81,8 @@ struct Note {
   bool is_warning = false;
   std::string text;
 };
-using ClusterAction = std::variant<SendToMember, EndStream, StartPipeline, StopPipeline, Note>;
+using ClusterAction =
+    std::variant<SendToMember, SaveEpoch, EndStream, StartPipeline, StopPipeline, Note>;
 using ClusterActions = std::vector<ClusterAction>;
 
 class ClusterState {
@@ -90,20 +96,22 @@ class ClusterState {
                   ClusterActions& actions);
   // The Join stream of a member ended.
   void on_stream_end(MemberId id, const Status& why, TimePoint now, ClusterActions& actions);
-  // The pipeline of `epoch` cannot go on: the engine gave it up, or the head's stream broke.
+  // The pipeline of `epoch` cannot go on: the head could not be reached, or a stream broke.
   void on_pipeline_failure(uint64_t epoch, const Status& why, TimePoint now,
                            ClusterActions& actions);
+  // The engine has waited for a step too long. Looks for the stage that holds it up and gives it
+  // up, if one does; else says between whom the step was lost.
+  void on_pipeline_stall(uint64_t epoch, const Status& why, TimePoint now, ClusterActions& actions);
   void on_tick(TimePoint now, ClusterActions& actions);
   std::optional<TimePoint> next_wakeup() const;
-
-  // Tells all workers to end.
-  void shut_down(const std::string& reason, ClusterActions& actions);
 
   ClusterPhase phase() const { return phase_; }
   uint64_t epoch() const { return epoch_; }
   // Why there is no pipeline: what clients are told meanwhile. OK when ready.
   Status obstacle() const;
   const std::optional<Plan>& plan() const { return plan_; }
+  // True if a stage of the current plan is on the node of that name.
+  bool has_stage_on(const std::string& node_name) const;
   // Without the engine's numbers.
   remote::ClusterStatus status(TimePoint now) const;
 
@@ -116,6 +124,7 @@ class ClusterState {
 
   void lose(MemberId id, const Status& why, TimePoint now, ClusterActions& actions);
   void end_epoch(const Status& why, TimePoint now, ClusterActions& actions);
+  std::string where_step_is_lost() const;
   void try_plan(TimePoint now, ClusterActions& actions);
   Result<Plan> plan_members(std::vector<const Member*>& members) const;
   void begin_load(Plan plan, const std::vector<const Member*>& members, TimePoint now,

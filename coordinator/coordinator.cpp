@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <stop_token>
 #include <thread>
 #include <utility>
 
@@ -11,10 +12,10 @@
 #include "backends/remote/token.h"
 #include "backends/remote/weights_service.h"
 #include "coordinator/cluster_service.h"
+#include "coordinator/state_folder.h"
 #include "runtime/base/base_name.h"
-#include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/random.h"
+#include "runtime/base/work_thread.h"
 
 namespace strata::coordinator {
 namespace {
@@ -23,8 +24,10 @@ using remote::PipelineReceiver;
 using remote::RemoteStage;
 
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
-
-constexpr size_t kClusterIdBytes = 16;
+// The head is connected to by the control thread, which looks after all members meanwhile.
+constexpr auto kHeadTimeout = std::chrono::milliseconds(2000);
+// Requests that wait to be tokenized; a prompt of a megabyte takes a few tenths of a second.
+constexpr size_t kIntakeMax = 1024;
 
 // Events for the control thread.
 struct HelloEvent {
@@ -43,14 +46,21 @@ struct StreamEndEvent {
 struct PipelineFailureEvent {
   uint64_t epoch;
   Status why;
+  bool is_stall = false;  // the engine noticed
+  std::string peer = {};  // whose stream broke; may be one of an earlier plan
 };
 using ControlEvent = std::variant<HelloEvent, MessageEvent, StreamEndEvent, PipelineFailureEvent>;
 
 }  // namespace
 
 struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
-  explicit Impl(CoordinatorOptions given)
-      : options(std::move(given)), state(options.cluster), engine(options.engine) {}
+  Impl(CoordinatorOptions given, std::unique_ptr<StateFolder> folder)
+      : options(std::move(given)),
+        state(options.cluster),
+        state_folder(std::move(folder)),
+        snapshot(state.status(clock.now())),
+        snapshot_obstacle(state.obstacle()),
+        engine(options.engine) {}
 
   // ClusterHandler, from gRPC's threads.
   void on_hello(MemberId id, remote::Hello hello, const std::string& grpc_peer) override {
@@ -60,10 +70,18 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
     post(MessageEvent{id, std::move(message)});
   }
   void on_stream_end(MemberId id, const Status& why) override { post(StreamEndEvent{id, why}); }
-  RequestId on_generate(const remote::GenerateRequest& request, AnswerListener listener) override {
-    return generator->start(request, std::move(listener));
+  RequestId on_generate(remote::GenerateRequest request, AnswerListener listener) override {
+    const RequestId id = engine.reserve_id();
+    const bool taken = intake.post([this, id, request = std::move(request), listener] {
+      generator->start(request, listener, id);
+    });
+    if (!taken) listener(resource_exhausted("too many requests arrive at once", "try again later"));
+    return id;
   }
-  void on_cancel(RequestId id) override { generator->cancel(id); }
+  // After the request, whose start may still wait.
+  void on_cancel(RequestId id) override {
+    intake.post_always([this, id] { generator->cancel(id); });
+  }
   remote::ClusterStatus on_status() override { return status(); }
 
   // PipelineHandler, from the acceptor's thread.
@@ -73,8 +91,8 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   }
   Status on_result(const std::string&, StepResult result) override {
     TRY(remote::check_epoch(result.epoch, pipeline_epoch.load()));
-    if (user.sink != nullptr) {
-      user.sink->deliver(std::move(result));
+    if (options.pipeline_user.sink != nullptr) {
+      options.pipeline_user.sink->deliver(std::move(result));
     } else {
       engine.deliver(std::move(result));
     }
@@ -82,16 +100,23 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   }
   void on_stream_closed(const std::string& from, remote::StreamMethod, const Status& why) override {
     if (why.ok()) return;
-    post(PipelineFailureEvent{pipeline_epoch.load(),
-                              unavailable(fmt::format("lost {}: {}", from, why.message()))});
+    post(PipelineFailureEvent{.epoch = pipeline_epoch.load(),
+                              .why = unavailable(fmt::format("lost {}: {}", from, why.message())),
+                              .peer = from});
   }
 
   void post(ControlEvent event);
   void run_control() noexcept;
+  bool wait_for_events(std::deque<ControlEvent>& taken);
   void handle(ControlEvent event, ClusterActions& actions);
   void carry_out(ClusterActions actions);
+  void save_epoch(uint64_t epoch);
+  PipelineShape shape_of(const StartPipeline& start) const;
+  Result<std::shared_ptr<StepSink>> connect_head(const StartPipeline& start,
+                                                 remote::PeerLostCallback lost) const;
   void start_pipeline(const StartPipeline& start);
   void stop_pipeline(const Status& why);
+  void publish();
   void note(const Note& line) const {
     if (options.on_note) options.on_note(line);
   }
@@ -99,10 +124,17 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
 
   const CoordinatorOptions options;
   const SystemClock clock;
+  std::stop_source stop_source;
+  ClusterState state;                         // the control thread's: planning takes its time
+  std::unique_ptr<StateFolder> state_folder;  // the control thread's; may be null
+
   mutable Mutex mutex;
   CondVar changed;  // events, readiness, stopping
-  ClusterState state STRATA_GUARDED_BY(mutex);
   std::deque<ControlEvent> events STRATA_GUARDED_BY(mutex);
+  // What `state` said when the control thread last had a look, and when that was.
+  remote::ClusterStatus snapshot STRATA_GUARDED_BY(mutex);
+  Status snapshot_obstacle STRATA_GUARDED_BY(mutex);
+  TimePoint snapshot_at STRATA_GUARDED_BY(mutex);
   bool pipeline_stands STRATA_GUARDED_BY(mutex) = false;
   bool stopping STRATA_GUARDED_BY(mutex) = false;
   // For the measured rate: what had been sampled at the last look.
@@ -117,9 +149,9 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   std::unique_ptr<remote::WeightsService> weights;  // null without tensor digests
   std::unique_ptr<PipelineReceiver> receiver;
   std::unique_ptr<remote::RpcServer> server;
-  PipelineUser user;
   std::atomic<uint64_t> pipeline_epoch = 0;
 
+  WorkThread intake{kIntakeMax};
   std::thread control;
 };
 
@@ -129,7 +161,7 @@ void Coordinator::Impl::post(ControlEvent event) {
   changed.notify_all();
 }
 
-void Coordinator::Impl::handle(ControlEvent event, ClusterActions& actions) STRATA_REQUIRES(mutex) {
+void Coordinator::Impl::handle(ControlEvent event, ClusterActions& actions) {
   const TimePoint now = clock.now();
   if (auto* hello = std::get_if<HelloEvent>(&event)) {
     auto listen = remote::parse_address(hello->hello.listen_address, remote::AddressUse::listening);
@@ -148,34 +180,48 @@ void Coordinator::Impl::handle(ControlEvent event, ClusterActions& actions) STRA
   } else if (auto* end = std::get_if<StreamEndEvent>(&event)) {
     state.on_stream_end(end->id, end->why, now, actions);
   } else if (auto* failure = std::get_if<PipelineFailureEvent>(&event)) {
-    state.on_pipeline_failure(failure->epoch, failure->why, now, actions);
+    if (!failure->peer.empty() && !state.has_stage_on(failure->peer)) return;
+    if (failure->is_stall) {
+      state.on_pipeline_stall(failure->epoch, failure->why, now, actions);
+    } else {
+      state.on_pipeline_failure(failure->epoch, failure->why, now, actions);
+    }
   }
+}
+
+// Until an event comes or the state wants to look again. False once the coordinator stops.
+bool Coordinator::Impl::wait_for_events(std::deque<ControlEvent>& taken) {
+  const std::optional<TimePoint> wakeup = state.next_wakeup();
+  const MutexLock lock(mutex);
+  while (events.empty() && !stopping) {
+    if (!wakeup) {
+      changed.wait(mutex);
+    } else if (!changed.wait_until(mutex, *wakeup)) {
+      break;
+    }
+  }
+  taken = std::exchange(events, {});
+  return !stopping;
+}
+
+void Coordinator::Impl::publish() {
+  const TimePoint now = clock.now();
+  remote::ClusterStatus status = state.status(now);
+  const MutexLock lock(mutex);
+  snapshot = std::move(status);
+  snapshot_obstacle = state.obstacle();
+  snapshot_at = now;
 }
 
 void Coordinator::Impl::run_control() noexcept {
   Status told;  // what requests are refused with while there is no pipeline
-  while (true) {
+  std::deque<ControlEvent> taken;
+  while (wait_for_events(taken)) {
     ClusterActions actions;
-    Status obstacle;
-    {
-      const MutexLock lock(mutex);
-      const std::optional<TimePoint> wakeup = state.next_wakeup();
-      while (events.empty() && !stopping) {
-        if (!wakeup) {
-          changed.wait(mutex);
-        } else if (!changed.wait_until(mutex, *wakeup)) {
-          break;
-        }
-      }
-      if (stopping) return;
-      while (!events.empty()) {
-        ControlEvent event = std::move(events.front());
-        events.pop_front();
-        handle(std::move(event), actions);
-      }
-      state.on_tick(clock.now(), actions);
-      obstacle = state.obstacle();
-    }
+    for (ControlEvent& event : taken) handle(std::move(event), actions);
+    state.on_tick(clock.now(), actions);
+    const Status obstacle = state.obstacle();
+    publish();
     carry_out(std::move(actions));
     if (!obstacle.ok() && obstacle.to_string() != told.to_string()) engine.detach(obstacle);
     told = obstacle;
@@ -190,6 +236,8 @@ void Coordinator::Impl::carry_out(ClusterActions actions) {
   for (const ClusterAction& action : actions) {
     if (const auto* send = std::get_if<SendToMember>(&action)) {
       service->send(send->member, send->message);
+    } else if (const auto* save = std::get_if<SaveEpoch>(&action)) {
+      save_epoch(save->epoch);
     } else if (const auto* end = std::get_if<EndStream>(&action)) {
       service->end(end->member, end->why);
     } else if (const auto* start = std::get_if<StartPipeline>(&action)) {
@@ -200,19 +248,18 @@ void Coordinator::Impl::carry_out(ClusterActions actions) {
   }
 }
 
-void Coordinator::Impl::start_pipeline(const StartPipeline& start) {
-  const uint64_t epoch = start.epoch;
-  const auto fail = [this, epoch](const Status& why) { post(PipelineFailureEvent{epoch, why}); };
-  auto address = remote::parse_address(start.head_address, remote::AddressUse::dial);
-  if (!address.ok()) return fail(address.status());
-  auto head = RemoteStage::connect({.address = *address,
-                                    .peer = start.head_name,
-                                    .caller = "coordinator",
-                                    .token = options.token},
-                                   fail);
-  if (!head.ok()) return fail(head.status());
+// A disk that is full must not end the service: workers report the epochs that they have seen.
+void Coordinator::Impl::save_epoch(uint64_t epoch) {
+  if (!state_folder) return;
+  if (const Status saved = state_folder->save_epoch(epoch); !saved.ok()) {
+    note({.is_warning = true,
+          .text = fmt::format("epoch {} is not kept for a restart: {}", epoch, saved.to_string())});
+  }
+}
+
+PipelineShape Coordinator::Impl::shape_of(const StartPipeline& start) const {
   PipelineShape shape;
-  shape.epoch = epoch;
+  shape.epoch = start.epoch;
   shape.stage_count = static_cast<uint32_t>(start.plan.stages.size());
   for (size_t g = 0; g < start.plan.group_blocks.size(); ++g) {
     shape.groups.push_back({.window = options.cluster.profile.group_windows[g],
@@ -223,10 +270,36 @@ void Coordinator::Impl::start_pipeline(const StartPipeline& start) {
   shape.slots = options.cluster.slots;
   shape.step_tokens = options.cluster.plan.step_tokens;
   shape.prefill_chunk = options.prefill_chunk;
+  shape.token_allowance = start.plan.token_allowance();
+  return shape;
+}
+
+Result<std::shared_ptr<StepSink>> Coordinator::Impl::connect_head(
+    const StartPipeline& start, remote::PeerLostCallback lost) const {
+  const remote::Address address =
+      TRY(remote::parse_address(start.head_address, remote::AddressUse::dial));
+  TRY(remote::check_exposure(address, options.insecure_network).with_context(start.head_name));
+  return std::shared_ptr<StepSink>(
+      TRY(RemoteStage::connect({.address = address,
+                                .peer = start.head_name,
+                                .caller = "coordinator",
+                                .token = options.token,
+                                .cluster_id = options.cluster.cluster_id,
+                                .connect_timeout = kHeadTimeout,
+                                .stop = stop_source.get_token()},
+                               std::move(lost))));
+}
+
+void Coordinator::Impl::start_pipeline(const StartPipeline& start) {
+  const uint64_t epoch = start.epoch;
+  const auto fail = [this, epoch](const Status& why) { post(PipelineFailureEvent{epoch, why}); };
+  auto head = connect_head(start, fail);
+  if (!head.ok()) return fail(head.status());
+  const PipelineShape shape = shape_of(start);
   pipeline_epoch = epoch;
   std::shared_ptr<StepSink> sink = std::move(head).value();
-  if (user.started) {
-    user.started(shape, std::move(sink));
+  if (options.pipeline_user.started) {
+    options.pipeline_user.started(shape, std::move(sink));
   } else {
     engine.attach(shape, std::move(sink));
   }
@@ -239,8 +312,8 @@ void Coordinator::Impl::start_pipeline(const StartPipeline& start) {
 }
 
 void Coordinator::Impl::stop_pipeline(const Status& why) {
-  if (user.stopped) {
-    user.stopped(why);
+  if (options.pipeline_user.stopped) {
+    options.pipeline_user.stopped(why);
   } else {
     engine.detach(why);
   }
@@ -252,7 +325,11 @@ remote::ClusterStatus Coordinator::Impl::status() const {
   const EngineCounters counters = engine.counters();
   const TimePoint now = clock.now();
   const MutexLock lock(mutex);
-  remote::ClusterStatus status = state.status(now);
+  remote::ClusterStatus status = snapshot;
+  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - snapshot_at);
+  for (remote::NodeStatus& node : status.nodes) {
+    node.last_heartbeat_ms += static_cast<uint32_t>(age.count());
+  }
   status.live_sequences = counters.live;
   status.waiting_sequences = counters.queued;
   const double seconds = std::chrono::duration<double>(now - rate_since).count();
@@ -278,16 +355,22 @@ Coordinator::~Coordinator() { stop(); }
 
 Result<std::unique_ptr<Coordinator>> Coordinator::start(CoordinatorOptions options) {
   TRY(remote::check_token(options.token));
-  options.cluster.cluster_id = random_hex(kClusterIdBytes);
+  std::unique_ptr<StateFolder> folder;
+  if (!options.state_folder.empty()) folder = TRY(StateFolder::open(options.state_folder));
+  options.cluster.cluster_id = folder ? folder->cluster_id() : random_cluster_id();
+  options.cluster.last_epoch = folder ? folder->epoch() : 0;
+  options.cluster.membership.cluster_id = options.cluster.cluster_id;
   options.cluster.model = {.base_name = base_name(options.file->path()),
                            .digest = options.model_digest};
-  auto impl = std::make_unique<Impl>(std::move(options));
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(folder));
   Impl& self = *impl;
-  self.generator = TRY(Generator::create(self.options.file, self.engine));
+  self.generator =
+      TRY(Generator::create(self.options.file, self.engine, self.options.request_timeout));
   self.service = ClusterService::create(self.options.token, self);
   self.receiver = std::make_unique<PipelineReceiver>(self.options.token, self);
+  self.receiver->expect_cluster(self.options.cluster.cluster_id);
   self.engine.on_pipeline_failure([&self](uint64_t epoch, const Status& why) {
-    self.post(PipelineFailureEvent{epoch, why});
+    self.post(PipelineFailureEvent{epoch, why, true});
   });
   self.control = std::thread([&self] { self.run_control(); });
   std::unique_ptr<Coordinator> coordinator(new Coordinator(std::move(impl)));
@@ -319,14 +402,12 @@ bool Coordinator::wait_ready(Duration timeout) {
 
 Status Coordinator::obstacle() const {
   const MutexLock lock(impl_->mutex);
-  return impl_->state.obstacle();
+  return impl_->snapshot_obstacle;
 }
 
 remote::ClusterStatus Coordinator::status() const { return impl_->status(); }
 Generator& Coordinator::generator() { return *impl_->generator; }
 EngineLoop& Coordinator::engine() { return impl_->engine; }
-
-void Coordinator::use_pipeline(PipelineUser user) { impl_->user = std::move(user); }
 
 void Coordinator::stop() {
   {
@@ -335,6 +416,8 @@ void Coordinator::stop() {
     impl_->stopping = true;
     impl_->changed.notify_all();
   }
+  impl_->stop_source.request_stop();
+  impl_->intake.stop();
   if (impl_->control.joinable()) impl_->control.join();
   const Status why = unavailable("the coordinator is shutting down");
   impl_->stop_pipeline(why);

@@ -4,9 +4,9 @@
 //   workers clients --Generate--> ClusterService --> Generator --> [engine thread: Engine]
 //   --steps--> head tail --results--> PipelineReceiver --> [engine thread]
 //
-// Two threads of its own: control (membership, plans, loads) and engine (steps); gRPC's only
-// enqueue. Losing a worker ends the requests that it served and nothing else; the control thread
-// then builds the next pipeline.
+// Three threads of its own: control (membership, plans, loads), engine (steps) and intake (checks
+// and tokenizes requests); gRPC's only enqueue. Losing a worker ends the requests that it served
+// and nothing else; the control thread then builds the next pipeline.
 //
 // Threads: public members from any thread.
 #pragma once
@@ -34,17 +34,31 @@ struct CoordinatorOptions {
   std::string token;
   remote::Address listen;
   bool insecure_network = false;
-  // Profile, plan, KV type and so on; `cluster_id` and `model` are set here.
+  // Keeps the cluster's id and epoch over restarts (state_folder.h). Empty: a new cluster each
+  // time.
+  std::string state_folder;
+  // Profile, plan, KV type and so on; `cluster_id`, `last_epoch` and `model` are set here.
   ClusterOptions cluster;
   EngineLimits engine;
+  // For answers whose request gives none: from the request to its last token. 0: no limit.
+  Duration request_timeout = std::chrono::hours(1);
   uint32_t prefill_chunk = 0;
   // Lines for people, from the control thread. May be empty.
   std::function<void(const Note&)> on_note;
+  // Uses each pipeline as it stands in place of the engine, if `started` is set: steps go straight
+  // to the head, results to `sink`. For `eval`, whose steps are its own.
+  struct PipelineUser {
+    std::function<void(const PipelineShape&, std::shared_ptr<StepSink> head)> started;
+    std::function<void(const Status& why)> stopped;
+    ResultSink* sink = nullptr;  // not owned
+  };
+  PipelineUser pipeline_user;
 };
 
 class Coordinator {
  public:
-  // Listens from now on. Errors: those of RpcServer::start and Generator::create.
+  // Listens from now on. Errors: those of RpcServer::start, Generator::create and
+  // StateFolder::open.
   static Result<std::unique_ptr<Coordinator>> start(CoordinatorOptions options);
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
@@ -60,15 +74,6 @@ class Coordinator {
 
   Generator& generator();
   EngineLoop& engine();
-
-  // Uses each pipeline as it stands in place of the engine: steps go straight to the head, results
-  // to `sink`. For `eval`, whose steps are its own. Set before workers join.
-  struct PipelineUser {
-    std::function<void(const PipelineShape&, std::shared_ptr<StepSink> head)> started;
-    std::function<void(const Status& why)> stopped;
-    ResultSink* sink = nullptr;  // not owned
-  };
-  void use_pipeline(PipelineUser user);
 
   // Ends answers, streams and threads; workers stay up and may join another coordinator here. Any
   // number of times.

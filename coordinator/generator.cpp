@@ -79,8 +79,7 @@ struct Generator::Answer {
         .prompt_tokens = finish.prompt_tokens,
         .generated_tokens = generated,
         .prefill_ms = milliseconds_between(started, first_token),
-        .decode_ms = milliseconds_between(first_token, now),
-        .cached_tokens = 0});
+        .decode_ms = milliseconds_between(first_token, now)});
   }
 
   TextSession text;
@@ -93,16 +92,17 @@ struct Generator::Answer {
   uint32_t generated = 0;
 };
 
-Generator::Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine)
-    : file_(std::move(file)), engine_(engine) {
+Generator::Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine,
+                     Duration request_timeout)
+    : file_(std::move(file)), engine_(engine), request_timeout_(request_timeout) {
   model_name_ = base_name(file_->path());
 }
 
 Generator::~Generator() = default;
 
 Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufFile> file,
-                                                     EngineLoop& engine) {
-  std::unique_ptr<Generator> generator(new Generator(std::move(file), engine));
+                                                     EngineLoop& engine, Duration request_timeout) {
+  std::unique_ptr<Generator> generator(new Generator(std::move(file), engine, request_timeout));
   const Metadata& metadata = generator->file_->metadata();
   generator->tokenizer_ = TRY(make_tokenizer(metadata));
   generator->defaults_ = TRY(recommended_sampling(metadata));
@@ -165,7 +165,8 @@ Result<Request> Generator::translate(const remote::GenerateRequest& request) con
   return result;
 }
 
-RequestId Generator::start(const remote::GenerateRequest& request, AnswerListener listener) {
+RequestId Generator::start(const remote::GenerateRequest& request, AnswerListener listener,
+                           RequestId reserved) {
   Result<Request> translated = translate(request);
   if (!translated.ok()) {
     listener(translated.status());
@@ -175,15 +176,18 @@ RequestId Generator::start(const remote::GenerateRequest& request, AnswerListene
   const int32_t last = engine_request.prompt.empty() ? -1 : engine_request.prompt.back();
   const auto answer = std::make_shared<Answer>(*tokenizer_, last, request.stop, engine_);
   answer->started = answer->clock.now();
+  const Duration timeout = request.timeout_ms > 0
+                               ? Duration(std::chrono::milliseconds(request.timeout_ms))
+                               : request_timeout_;
+  if (timeout > Duration::zero()) engine_request.deadline = answer->started + timeout;
   answer->listener = std::move(listener);
   answer->listener(
-      remote::GenerateStarted{.sequence_id = 0,
-                              .prompt_tokens = static_cast<uint32_t>(engine_request.prompt.size()),
+      remote::GenerateStarted{.prompt_tokens = static_cast<uint32_t>(engine_request.prompt.size()),
                               .seed = engine_request.sampling.seed,
                               .model = model_name_});
   return engine_.submit(
       std::move(engine_request), [answer](const RequestEvent& event) { answer->on_event(event); },
-      &answer->id);
+      &answer->id, reserved);
 }
 
 void Generator::cancel(RequestId id) {

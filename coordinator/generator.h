@@ -28,18 +28,21 @@ using AnswerListener = std::function<void(AnswerEvent)>;
 
 class Generator {
  public:
-  // Errors: those of make_tokenizer(). A model without a chat template is fine until somebody
-  // wants to chat.
+  // `request_timeout`: for answers whose request gives none; 0: no limit. Errors: those of
+  // make_tokenizer(). A model without a chat template is fine until somebody wants to chat.
   static Result<std::unique_ptr<Generator>> create(std::shared_ptr<const GgufFile> file,
-                                                   EngineLoop& engine);
+                                                   EngineLoop& engine,
+                                                   Duration request_timeout = {});
   ~Generator();
 
   // `listener` runs on the engine's thread, or on the caller's for what is refused at once; it must
-  // not block. The id is for cancel(); 0 if the request was refused.
+  // not block. The id is for cancel(): `reserved` if that is not 0 (EngineLoop::reserve_id()), else
+  // a new one; 0 if the request was refused.
   // Errors, to the listener: INVALID_ARGUMENT for an empty prompt, a wrong role, sampling numbers
   // out of range, more than 16 stop strings or an empty one; UNIMPLEMENTED for chat with a model
   // that has no template; those of Engine::submit.
-  RequestId start(const remote::GenerateRequest& request, AnswerListener listener);
+  RequestId start(const remote::GenerateRequest& request, AnswerListener listener,
+                  RequestId reserved = 0);
   // The listener gets CANCELLED, unless the answer ended before.
   void cancel(RequestId id);
 
@@ -51,12 +54,13 @@ class Generator {
  private:
   struct Answer;
 
-  Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine);
+  Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine, Duration request_timeout);
   Result<Request> translate(const remote::GenerateRequest& request) const;
   Result<std::vector<int32_t>> prompt_ids(const remote::GenerateRequest& request) const;
 
   std::shared_ptr<const GgufFile> file_;
   EngineLoop& engine_;
+  const Duration request_timeout_;
   std::string model_name_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> chat_template_;

@@ -4,8 +4,8 @@
 // (at once for a killed process), when its heartbeats stop (frozen, cut off), or when it beats but
 // its stage makes no progress although a step is being computed (a hung thread).
 //
-// A member is named for people and identified by its process: the same process may come back over
-// a new stream and takes its old place; another process with a name in use is refused by name.
+// A member is named for people and identified by its process: another process with a name in use is
+// refused by name, and so is a process that was a member of another cluster.
 //
 // Threads: externally synchronised (the coordinator's control thread).
 #pragma once
@@ -26,12 +26,13 @@ namespace strata::coordinator {
 using MemberId = uint64_t;
 
 struct MembershipOptions {
+  std::string cluster_id;  // a worker that was a member of another one is refused
   Duration heartbeat_interval = std::chrono::milliseconds(500);
   // A frozen or cut-off worker is given up after this.
   Duration heartbeat_timeout = std::chrono::milliseconds(4000);
-  // A step that computes for so long without progress means a hung thread. Long prompts on slow
-  // machines take seconds a step.
-  Duration stall_timeout = std::chrono::seconds(60);
+  // A stage that computes on one step for so long, and for the token allowance for each of the
+  // step's tokens, hangs. Waiting for a step or for the tail's token is no fault of its own.
+  Duration stall_timeout = std::chrono::seconds(30);
   uint32_t members_max = 256;
 };
 
@@ -42,22 +43,18 @@ struct Member {
   std::string address;  // where others reach it
   TimePoint last_seen;
   remote::Heartbeat heartbeat;  // the last one
-  TimePoint progress_since;     // when its progress counter last moved, or it was not busy
+  TimePoint progress_since;     // when its progress counter last moved, or it did not compute
 };
 
 class Membership {
  public:
   explicit Membership(const MembershipOptions& options) : options_(options) {}
 
-  struct Joined {
-    // The stream that this one replaces: the same process, come back.
-    std::optional<MemberId> replaced;
-  };
   // Errors: ALREADY_EXISTS naming the member in the way; INVALID_ARGUMENT for a name or address
-  // that is none; FAILED_PRECONDITION for another protocol or kernel contract; RESOURCE_EXHAUSTED
-  // for too many members.
-  Result<Joined> join(MemberId id, const remote::Hello& hello, const std::string& address,
-                      TimePoint now);
+  // that is none; FAILED_PRECONDITION for another protocol, kernel contract or cluster;
+  // RESOURCE_EXHAUSTED for too many members. The same process over a new stream is a new member:
+  // the caller removes the old one first.
+  Status join(MemberId id, const remote::Hello& hello, const std::string& address, TimePoint now);
   // False if there is no such member (it was given up before).
   bool heartbeat(MemberId id, const remote::Heartbeat& heartbeat, TimePoint now);
   // False if there is no such member.
@@ -80,8 +77,13 @@ class Membership {
   // The highest epoch that any member has ever reported.
   uint64_t highest_epoch() const { return highest_epoch_; }
 
+  // How long a stage may compute on one step, by the step's tokens.
+  void set_token_allowance(Duration allowance) { token_allowance_ = allowance; }
+  Duration stall_limit(const Member& member) const;
+
  private:
   MembershipOptions options_;
+  Duration token_allowance_{};
   std::map<MemberId, Member> members_;
   uint64_t next_order_ = 1;
   uint64_t highest_epoch_ = 0;

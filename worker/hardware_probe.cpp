@@ -1,23 +1,25 @@
 #include "worker/hardware_probe.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
-#include <cstdio>
+#include <cstddef>
 #include <cstdlib>
-#include <filesystem>
+#include <cstring>
 #include <fstream>
-#include <system_error>
 #include <thread>
 
 #include "backends/cpu/cpu_probe.h"
 #include "backends/cpu/isa.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/digest.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 
@@ -27,34 +29,43 @@ namespace {
 constexpr std::chrono::seconds kTurnTimeout{30};
 constexpr std::chrono::milliseconds kTurnRetry{20};
 
-// Holds the host's probe lock while it lives, if it could be had.
+// The right to measure while it lives. It is a name in the abstract socket namespace, which the
+// kernel gives to one process of the host at a time and takes back when that ends in whatever way.
 class ProbeTurn {
  public:
-  explicit ProbeTurn(const std::string& folder) {
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    const std::string path = folder + "/probe.lock";
-    file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!file_.is_open()) {
-      log::warn("cannot open {}: the speed is measured without taking turns", path);
-      return;
-    }
-    const SystemClock clock;
-    const TimePoint deadline = clock.now() + kTurnTimeout;
-    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (clock.now() >= deadline) {
-        log::warn("another worker of this host has measured for {} s: not waiting any longer",
-                  kTurnTimeout.count());
-        return;
-      }
-      std::this_thread::sleep_for(kTurnRetry);
-    }
-  }
+  ProbeTurn() = default;
   ProbeTurn(const ProbeTurn&) = delete;
   ProbeTurn& operator=(const ProbeTurn&) = delete;
 
+  // Waits for the turn. Errors: CANCELLED by `stop`; who cannot take turns measures without.
+  Status take(const std::string& name, const std::stop_token& stop) {
+    socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    // After a first byte of 0.
+    const size_t length = std::min(name.size(), sizeof(at.sun_path) - 1);
+    std::memcpy(at.sun_path + 1, name.data(), length);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+    const SystemClock clock;
+    const TimePoint deadline = clock.now() + kTurnTimeout;
+    while (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&at), size) != 0) {
+      if (errno != EADDRINUSE) {
+        log::warn("the speed is measured without taking turns: {}", std::strerror(errno));
+        return ok_status();
+      }
+      if (stop.stop_requested()) return cancelled("asked to end before the speed was measured");
+      if (clock.now() >= deadline) {
+        log::warn("another worker of this host has measured for {} s: not waiting any longer",
+                  kTurnTimeout.count());
+        return ok_status();
+      }
+      std::this_thread::sleep_for(kTurnRetry);
+    }
+    return ok_status();
+  }
+
  private:
-  FileDescriptor file_;
+  FileDescriptor socket_;
 };
 
 }  // namespace
@@ -87,9 +98,10 @@ Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& re
     if (request.speed) {
       report.speed = *request.speed;
     } else if (device->kind() == DeviceKind::cpu) {
-      const ProbeTurn turn(request.lock_folder);
+      ProbeTurn turn;
+      TRY(turn.take(request.turn_name, request.stop));
       cpu::ProbeOptions options;
-      options.isa = TRY(cpu::choose_isa(""));
+      options.isa = TRY(cpu::choose_isa(request.isa));
       options.threads = request.threads;
       report.speed = TRY(cpu::probe_speed(options));
     }

@@ -1,10 +1,11 @@
 // What this machine offers: its devices with memory and measured speed, for the Hello.
 //
-// Measuring takes a second and wants an idle machine, so that workers of one host take turns by a
-// lock file; --speed skips it. Threads: one caller.
+// Measuring takes a second and wants an idle machine, so that workers of one host take turns,
+// whoever runs them; --speed skips it. Threads: one caller.
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -17,15 +18,17 @@ struct ProbeRequest {
   int threads = 1;
   // Given in place of a measurement.
   std::optional<DeviceSpeed> speed;
-  // Where the lock file is; made if missing. Shared by the workers of a host.
-  std::string lock_folder;
+  std::string isa;  // the CPU's vector path; empty: the best
+  // Who measures at a time holds this name, in the host's abstract socket names.
+  std::string turn_name = "strata-probe";
+  std::stop_token stop;  // ends the wait for a turn
 };
 
 // "READ_GB_S,INT8_GOPS,F32_GFLOPS", such as "20,400,100". Errors: INVALID_ARGUMENT.
 Result<DeviceSpeed> parse_speed(const std::string& text);
 
 // Waits for its turn (30 s at most, then measures all the same and says so), measures each CPU
-// device. Errors: those of the measurement.
+// device. Errors: those of the measurement; CANCELLED by the stop token.
 Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& registry,
                                                         const ProbeRequest& request);
 

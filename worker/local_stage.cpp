@@ -1,6 +1,7 @@
 #include "worker/local_stage.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <deque>
@@ -38,6 +39,7 @@ struct LocalStage::Impl {
   CondVar changed;
   std::deque<QueuedStep> queue STRATA_GUARDED_BY(mutex);
   bool stopping STRATA_GUARDED_BY(mutex) = false;
+  bool runs STRATA_GUARDED_BY(mutex) = false;  // the thread
   StageCounters counters STRATA_GUARDED_BY(mutex);
   std::thread thread;
 
@@ -54,7 +56,9 @@ bool LocalStage::Impl::take(QueuedStep& step) {
   if (stopping) return false;
   step = std::move(queue.front());
   queue.pop_front();
-  counters.computing = true;
+  counters.has_step = true;
+  counters.step_id = step.frame.plan.step_id;
+  counters.step_tokens = step.frame.plan.live_tokens();
   return true;
 }
 
@@ -73,16 +77,19 @@ StepOutcome LocalStage::Impl::outcome_of(QueuedStep& step) {
 
 void LocalStage::Impl::run(QueuedStep step) {
   const TimePoint begin = SystemClock().now();
+  const uint64_t waited_before = feedback.waits().ns;
   const std::optional<TimePoint> deadline = step.deadline;
   StepOutcome outcome = outcome_of(step);
   const TimePoint end = SystemClock().now();
+  const uint64_t took = static_cast<uint64_t>((end - begin).count());
+  const uint64_t busy_ns = took - std::min(took, feedback.waits().ns - waited_before);
+  if (outcome.forward) outcome.forward->plan.busy_ns += busy_ns;
+  if (outcome.result) outcome.result->busy_ns += busy_ns;
   {
     const MutexLock lock(mutex);
-    counters.computing = false;
-    counters.busy_ns += static_cast<uint64_t>((end - begin).count());
+    counters.has_step = false;
+    counters.busy_ns += busy_ns;
     ++counters.steps_done;
-    if (outcome.forward) counters.last_step_id = outcome.forward->plan.step_id;
-    if (outcome.result) counters.last_step_id = outcome.result->step_id;
   }
   // A failure is told before the dead step goes on: the tail's answer to that must not overtake it.
   if (outcome.result) {
@@ -101,8 +108,11 @@ void LocalStage::Impl::run(QueuedStep step) {
 }
 
 void LocalStage::Impl::loop() noexcept {
+  ::pthread_setname_np(::pthread_self(), "stage");
   QueuedStep step;
   while (take(step)) run(std::move(step));
+  const MutexLock lock(mutex);
+  runs = false;
 }
 
 LocalStage::LocalStage(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -126,6 +136,10 @@ Status LocalStage::connect(Wiring wiring) {
   }
   if (impl_->thread.joinable()) return failed_precondition("the stage is connected already");
   impl_->wiring = std::move(wiring);
+  {
+    const MutexLock lock(impl_->mutex);
+    impl_->runs = true;
+  }
   impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
   return ok_status();
 }
@@ -168,8 +182,19 @@ void LocalStage::stop() {
 const StageModel& LocalStage::model() const { return impl_->runner.model(); }
 
 StageCounters LocalStage::counters() const {
+  const TokenFeedback::Waits waits = impl_->feedback.waits();
   const MutexLock lock(impl_->mutex);
-  return impl_->counters;
+  StageCounters counters = impl_->counters;
+  counters.awaiting_token = counters.has_step && waits.waiting;
+  if (!counters.has_step && !impl_->queue.empty()) {
+    const StepPlan& next = impl_->queue.front().frame.plan;
+    counters.has_step = true;
+    counters.step_id = next.step_id;
+    counters.step_tokens = next.live_tokens();
+  }
+  if (impl_->stopping && impl_->runs) counters.has_step = true;
+  counters.progress = counters.steps_done + waits.count;
+  return counters;
 }
 
 }  // namespace strata::worker

@@ -37,10 +37,13 @@ struct LocalStageOptions {
 
 struct StageCounters {
   uint64_t steps_done = 0;
-  uint64_t last_step_id = 0;
-  uint64_t tokens_done = 0;
-  uint64_t busy_ns = 0;    // computing
-  bool computing = false;  // a step is running now
+  uint64_t busy_ns = 0;   // computing; waits for the tail's token are not
+  uint64_t progress = 0;  // grows whenever a step or a wait for the tail's token ends
+  // A step is running, or should be: a thread that does not run what waits for it is stuck.
+  bool has_step = false;
+  bool awaiting_token = false;  // and waits for the tail's token
+  uint64_t step_id = 0;         // of the one that runs, or that ran last
+  uint32_t step_tokens = 0;     // live tokens of it
 };
 
 class LocalStage final : public StepSink {

@@ -33,7 +33,7 @@ class CoordinatorLink {
   // Joins, and returns when the coordinator has welcomed or refused this worker. Errors:
   // UNAVAILABLE if it cannot be reached; what it refused with: UNAUTHENTICATED,
   // FAILED_PRECONDITION (version), ALREADY_EXISTS (name), INVALID_ARGUMENT.
-  // `hello` is asked once the coordinator can be reached.
+  // `hello` is asked once the coordinator can be reached; its hop_us is measured here.
   static Result<std::unique_ptr<CoordinatorLink>> join(const LinkOptions& options,
                                                        const std::function<remote::Hello()>& hello);
   virtual ~CoordinatorLink() = default;

@@ -35,10 +35,12 @@ StageHost::StageHost(StageHostOptions options)
 
 StageHost::~StageHost() { stop(); }
 
-void StageHost::begin_session(const remote::Address& coordinator, const std::string& token) {
+void StageHost::begin_session(const remote::Address& coordinator, const std::string& token,
+                              const std::string& cluster_id) {
   auto session = std::make_shared<Session>();
   session->coordinator = coordinator;
   session->token = token;
+  session->cluster_id = cluster_id;
   session->weights = remote::WeightsClient::create(coordinator, token, options_.name);
   const MutexLock lock(mutex_);
   session_ = std::move(session);
@@ -51,6 +53,15 @@ void StageHost::end_session() {
   current_.request_stop();
   end_wanted_ = true;
   changed_.notify_all();
+}
+
+bool StageHost::wait_ended(Duration timeout) {
+  const TimePoint deadline = SystemClock().now() + timeout;
+  const MutexLock lock(mutex_);
+  while ((end_wanted_ || working_) && !stopping_) {
+    if (!changed_.wait_until(mutex_, deadline)) break;
+  }
+  return !end_wanted_ && !working_ && !stopping_;
 }
 
 void StageHost::command(uint64_t command_id, remote::Command command) {
@@ -82,8 +93,11 @@ void StageHost::run() noexcept {
     bool end = false;
     {
       const MutexLock lock(mutex_);
+      working_ = false;
+      changed_.notify_all();
       while (jobs_.empty() && !end_wanted_ && !stopping_) changed_.wait(mutex_);
       if (stopping_) break;
+      working_ = true;
       end = end_wanted_;
       end_wanted_ = false;
       if (!end) {
@@ -119,7 +133,7 @@ remote::CommandDone StageHost::carry_out(const Job& job, const std::stop_token& 
   } else if (const auto* load_order = std::get_if<remote::LoadStage>(&job.command)) {
     done.status = load(*load_order, stop, done.memory);
   } else if (const auto* start_order = std::get_if<remote::StartEpoch>(&job.command)) {
-    done.status = start(*start_order);
+    done.status = start(*start_order, stop);
   } else {
     end_stage(done.epoch);
     ready_.reset();
@@ -137,8 +151,13 @@ remote::CommandDone StageHost::carry_out(const Job& job, const std::stop_token& 
 void StageHost::end_stage(uint64_t epoch) {
   const std::shared_ptr<RunningStage> running = steps_.clear(epoch);
   if (!running) return;
+  {
+    const MutexLock lock(mutex_);
+    ending_ = running;
+  }
   running->stage->stop();
   const MutexLock lock(mutex_);
+  ending_.reset();
   steps_before_ += running->stage->counters().steps_done;
 }
 
@@ -166,6 +185,7 @@ Result<StageOptions> StageHost::stage_options(const remote::LoadStage& order,
     return static_cast<int32_t>(std::min<uint32_t>(value, static_cast<uint32_t>(kContextMax)));
   };
   stage.max_batch_tokens = bounded(order.max_step_tokens);
+  stage.max_outputs = bounded(order.max_outputs);
   stage.max_sequences = bounded(order.max_sequences);
   stage.max_context = bounded(order.context_tokens);
   stage.devices = options_.devices->devices();
@@ -294,7 +314,7 @@ Result<StageOptions> StageHost::load_weights(const remote::LoadStage& order, con
   return options;
 }
 
-Status StageHost::start(const remote::StartEpoch& order) {
+Status StageHost::start(const remote::StartEpoch& order, const std::stop_token& stop) {
   end_stage(order.epoch);
   if (!ready_) {
     return failed_precondition(fmt::format("epoch {} begins, but no stage is loaded", order.epoch));
@@ -307,7 +327,7 @@ Status StageHost::start(const remote::StartEpoch& order) {
   }
   auto running = std::make_shared<RunningStage>();
   running->epoch = order.epoch;
-  TRY(open_streams(order, *running));
+  TRY(open_streams(order, stop, *running));
   if (!ready_->model) {
     ready_->model = TRY(StageModel::create(held_->file, held_->weights, ready_->options));
   }
@@ -333,7 +353,8 @@ Status StageHost::start(const remote::StartEpoch& order) {
   return ok_status();
 }
 
-Status StageHost::open_streams(const remote::StartEpoch& order, RunningStage& running) {
+Status StageHost::open_streams(const remote::StartEpoch& order, const std::stop_token& stop,
+                               RunningStage& running) {
   const std::shared_ptr<Session> session = this->session();
   if (!session) return cancelled("the coordinator is gone");
   const auto options_for = [&](const remote::Peer& peer) -> Result<remote::RemoteOptions> {
@@ -343,7 +364,9 @@ Status StageHost::open_streams(const remote::StartEpoch& order, RunningStage& ru
     remote_options.peer = peer.node;
     remote_options.caller = options_.name;
     remote_options.token = session->token;
+    remote_options.cluster_id = session->cluster_id;
     remote_options.connect_timeout = kConnectTimeout;
+    remote_options.stop = stop;
     return remote_options;
   };
   const remote::Peer coordinator{"coordinator", session->coordinator.text()};
@@ -376,16 +399,24 @@ std::shared_ptr<StageHost::Session> StageHost::session() const {
 
 remote::Heartbeat StageHost::heartbeat() const {
   remote::Heartbeat beat;
-  const std::shared_ptr<RunningStage> running = steps_.running();
+  std::shared_ptr<RunningStage> running = steps_.running();
   const MutexLock lock(mutex_);
+  if (!running) running = ending_;
   beat.epoch = last_epoch_;
   beat.steps_done = steps_before_;
   if (running) {
     const StageCounters counters = running->stage->counters();
     beat.steps_done += counters.steps_done;
-    beat.busy = counters.computing;
+    beat.progress = counters.progress;
+    beat.step = counters.step_id;
+    beat.step_tokens = counters.step_tokens;
+    beat.busy_ns = counters.busy_ns;
+    if (counters.awaiting_token) {
+      beat.activity = remote::StageActivity::awaiting_token;
+    } else if (counters.has_step) {
+      beat.activity = remote::StageActivity::computing;
+    }
   }
-  beat.progress = beat.steps_done;
   beat.used_bytes = used_bytes_;
   beat.load = progress_;
   for (const Device* device : options_.devices->devices()) {

@@ -25,6 +25,7 @@
 #include "backends/remote/cluster_records.h"
 #include "backends/remote/remote_stage.h"
 #include "backends/remote/weights_client.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/device/registry.h"
 #include "runtime/model/stage_model.h"
@@ -55,9 +56,13 @@ class StageHost {
   remote::PipelineHandler& handler() { return steps_; }
 
   // A coordinator has welcomed this worker: results and weights go over this address.
-  void begin_session(const remote::Address& coordinator, const std::string& token);
+  void begin_session(const remote::Address& coordinator, const std::string& token,
+                     const std::string& cluster_id);
   // The coordinator is gone: ends the stage and what is being loaded, keeps the weights.
   void end_session();
+  // True once nothing of an earlier session runs any more: a stage ends with the step that it
+  // computes, which a stage that hangs never does. False after `timeout` or stop().
+  bool wait_ended(Duration timeout);
   // Queues a LoadStage, StartEpoch or Unload; answered by CommandDone.
   void command(uint64_t command_id, remote::Command command);
   // Ends everything; the loader thread is gone afterwards.
@@ -76,6 +81,7 @@ class StageHost {
   struct Session {
     remote::Address coordinator;
     std::string token;
+    std::string cluster_id;
     std::unique_ptr<remote::WeightsClient> weights;
   };
   // Weights, kept from one load to the next. The loader thread's.
@@ -105,8 +111,9 @@ class StageHost {
   Result<StageOptions> place(const remote::LoadStage& order, const GgufFile& file,
                              const Held* held) const;
   std::vector<DeviceMemory> usable_memory(const Held* held) const;
-  Status start(const remote::StartEpoch& order);
-  Status open_streams(const remote::StartEpoch& order, RunningStage& running);
+  Status start(const remote::StartEpoch& order, const std::stop_token& stop);
+  Status open_streams(const remote::StartEpoch& order, const std::stop_token& stop,
+                      RunningStage& running);
   void end_stage(uint64_t epoch);
   Result<StageOptions> stage_options(const remote::LoadStage& order, const GgufFile& file) const;
   std::shared_ptr<Session> session() const;
@@ -122,12 +129,15 @@ class StageHost {
   std::deque<Job> jobs_ STRATA_GUARDED_BY(mutex_);
   std::shared_ptr<Session> session_ STRATA_GUARDED_BY(mutex_);
   bool end_wanted_ STRATA_GUARDED_BY(mutex_) = false;  // end_session() was called
+  bool working_ STRATA_GUARDED_BY(mutex_) = false;     // the loader thread has a job or ends one
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
   std::stop_source current_ STRATA_GUARDED_BY(mutex_);  // of the job that runs
   uint64_t last_epoch_ STRATA_GUARDED_BY(mutex_) = 0;
   std::optional<remote::LoadProgress> progress_ STRATA_GUARDED_BY(mutex_);
   uint64_t used_bytes_ STRATA_GUARDED_BY(mutex_) = 0;
   uint64_t steps_before_ STRATA_GUARDED_BY(mutex_) = 0;  // of earlier epochs
+  // The stage that is being ended, which takes until its step is done: heartbeats tell of it.
+  std::shared_ptr<RunningStage> ending_ STRATA_GUARDED_BY(mutex_);
   std::string held_digest_ STRATA_GUARDED_BY(mutex_);
   LayerRange held_range_ STRATA_GUARDED_BY(mutex_);
 

@@ -237,6 +237,7 @@ StepOutcome StageRunner::run(StepFrame frame, std::optional<TimePoint> deadline)
     return {.forward = {}, .result = failed_result(frame.plan, status)};
   }
   last_step_ = frame.plan.step_id;
+  if (!frame.plan.failure.ok()) return pass_failure(std::move(frame));
   if (const Status status = check_content(frame); !status.ok()) {
     const bool applied = apply_records(frame.plan);
     return fail(std::move(frame), status, applied);
@@ -255,6 +256,7 @@ StepOutcome StageRunner::run(StepFrame frame, std::optional<TimePoint> deadline)
   StepOutcome outcome;
   if (is_tail()) {
     outcome.result = sample(frame.plan, *output);
+    outcome.result->busy_ns = frame.plan.busy_ns;
   } else {
     frame.activations.assign(output->begin(), output->end());
     outcome.forward = std::move(frame);
@@ -288,14 +290,32 @@ StepResult StageRunner::failed_result(const StepPlan& plan, const Status& reason
   return {.epoch = plan.epoch,
           .step_id = plan.step_id,
           .records = {},
-          .status = reason.with_context(fmt::format("{}: step {}", options_.name, plan.step_id))};
+          .status = reason.with_context(fmt::format("{}: step {}", options_.name, plan.step_id)),
+          .busy_ns = plan.busy_ns};
+}
+
+// A step that a stage before this one could not run, and has told the coordinator about. The tail
+// says it once more, in its turn, so that the head and the coordinator learn of it even if that
+// stage's own word was lost.
+StepOutcome StageRunner::pass_failure(StepFrame frame) {
+  StepResult told{.epoch = frame.plan.epoch,
+                  .step_id = frame.plan.step_id,
+                  .records = {},
+                  .status = frame.plan.failure,
+                  .busy_ns = frame.plan.busy_ns};
+  const bool applied = apply_records(frame.plan);
+  StepOutcome outcome = fail(std::move(frame), told.status, applied);
+  outcome.result.reset();
+  if (is_tail()) outcome.result = std::move(told);
+  return outcome;
 }
 
 // Later stages get the step all the same, so that ids stay without gaps: its records if they were
-// applied here, else its closes, and no live row.
+// applied here, else its closes, no live row, and the failure.
 StepOutcome StageRunner::fail(StepFrame frame, const Status& reason, bool records_applied) {
   StepOutcome outcome;
   outcome.result = failed_result(frame.plan, reason);
+  if (frame.plan.failure.ok()) frame.plan.failure = outcome.result->status;
   for (StepRow& row : frame.plan.rows) {
     row.flags |= StepRow::dead;
     if (row.slot < options_.slots_max) slots_[row.slot].has_ended = true;
@@ -307,6 +327,8 @@ StepOutcome StageRunner::fail(StepFrame frame, const Status& reason, bool record
   } else {
     outcome.forward->plan.epoch = frame.plan.epoch;
     outcome.forward->plan.step_id = frame.plan.step_id;
+    outcome.forward->plan.failure = frame.plan.failure;
+    outcome.forward->plan.busy_ns = frame.plan.busy_ns;
     for (const uint32_t slot : frame.plan.closes) {
       if (slot < options_.slots_max) outcome.forward->plan.closes.push_back(slot);
     }

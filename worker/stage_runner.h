@@ -32,7 +32,8 @@ struct StageRunnerOptions {
 
 struct StepOutcome {
   std::optional<StepFrame> forward;  // for the next stage; none at the tail
-  std::optional<StepResult> result;  // at the tail always, elsewhere for a step that failed here
+  // At the tail always; elsewhere for a step that failed here, ahead of the tail's own word.
+  std::optional<StepResult> result;
 };
 
 class StageRunner {
@@ -85,6 +86,7 @@ class StageRunner {
   TokenRecord sample_row(const StepRow& row, const LiveRow& live, std::span<const float> logits);
   StepResult failed_result(const StepPlan& plan, const Status& reason) const;
   bool apply_records(const StepPlan& plan);
+  StepOutcome pass_failure(StepFrame frame);
   StepOutcome fail(StepFrame frame, const Status& reason, bool records_applied);
 
   std::unique_ptr<StageModel> model_;

@@ -14,6 +14,8 @@
 #include <system_error>
 #include <thread>
 
+#include "runtime/base/check.h"
+#include "runtime/base/checked_math.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
@@ -199,8 +201,13 @@ Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::strin
   for (;;) {
     const FileDescriptor file(
         ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.get() < 0) return from_errno(errno, fmt::format("cannot open {}", part));
-    TRY(lock_file(file.get(), part, stop));
+    if (file.get() < 0) {
+      return cannot_store(from_errno(errno, fmt::format("cannot open {}", part))
+                              .with_hint("name another folder with --cache"));
+    }
+    if (Status status = lock_file(file.get(), part, stop); !status.ok()) {
+      return stop.stop_requested() ? status : cannot_store(std::move(status));
+    }
     // Another worker may have finished it while this one waited.
     if (has_size(path, tensor.size_bytes)) {
       struct stat mine {};

@@ -21,16 +21,23 @@ void TokenFeedback::deliver(StepResult result) {
 
 Result<std::optional<int32_t>> TokenFeedback::wait(const Wanted& wanted,
                                                    std::optional<TimePoint> deadline) {
+  const TimePoint begin = SystemClock().now();
   const MutexLock lock(mutex_);
+  waits_.waiting = true;
+  wanted_ = wanted;
+  Result<std::optional<int32_t>> token = wait_for_token(wanted, deadline);
+  waits_.waiting = false;
+  ++waits_.count;
+  waits_.ns += static_cast<uint64_t>((SystemClock().now() - begin).count());
+  return token;
+}
+
+Result<std::optional<int32_t>> TokenFeedback::wait_for_token(const Wanted& wanted,
+                                                             std::optional<TimePoint> deadline) {
   while (true) {
     if (stopped_) return cancelled("the stage was stopped");
-    const Token& token = tokens_[wanted.slot];
-    if (token.sequence_id == wanted.sequence_id) {
-      if (token.has_ended) return std::optional<int32_t>();
-      if (token.position == wanted.position && token.token >= 0) return std::optional(token.token);
-    }
-    // The result is here, and it has no token for this sequence.
-    if (last_step_ >= wanted.sample_step) return std::optional<int32_t>();
+    std::optional<int32_t> token;
+    if (is_here(wanted, token)) return token;
     if (!deadline) {
       arrived_.wait(mutex_);
     } else if (!arrived_.wait_until(mutex_, *deadline)) {
@@ -39,6 +46,27 @@ Result<std::optional<int32_t>> TokenFeedback::wait(const Wanted& wanted,
                       wanted.position, wanted.sequence_id));
     }
   }
+}
+
+bool TokenFeedback::is_here(const Wanted& wanted, std::optional<int32_t>& token) const {
+  const Token& last = tokens_[wanted.slot];
+  if (last.sequence_id == wanted.sequence_id) {
+    if (last.has_ended) return true;
+    if (last.position == wanted.position && last.token >= 0) {
+      token = last.token;
+      return true;
+    }
+  }
+  // The result is here, and it has no token for this sequence.
+  return last_step_ >= wanted.sample_step;
+}
+
+TokenFeedback::Waits TokenFeedback::waits() const {
+  const MutexLock lock(mutex_);
+  Waits waits = waits_;
+  std::optional<int32_t> token;
+  waits.waiting = waits.waiting && !is_here(wanted_, token);
+  return waits;
 }
 
 void TokenFeedback::stop() {

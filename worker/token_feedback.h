@@ -40,6 +40,14 @@ class TokenFeedback final : public ResultSink {
 
   void stop();
 
+  // What waiting has taken so far, for who watches the stage.
+  struct Waits {
+    bool waiting = false;  // now, and for something that is not here yet
+    uint64_t count = 0;    // ended ones
+    uint64_t ns = 0;       // of the ended ones together
+  };
+  Waits waits() const;
+
  private:
   struct Token {
     uint64_t sequence_id = 0;
@@ -48,12 +56,20 @@ class TokenFeedback final : public ResultSink {
     bool has_ended = false;
   };
 
+  Result<std::optional<int32_t>> wait_for_token(const Wanted& wanted,
+                                                std::optional<TimePoint> deadline)
+      STRATA_REQUIRES(mutex_);
+  // True once there is an answer: the token, or none.
+  bool is_here(const Wanted& wanted, std::optional<int32_t>& token) const STRATA_REQUIRES(mutex_);
+
   const uint64_t epoch_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar arrived_;
   std::vector<Token> tokens_ STRATA_GUARDED_BY(mutex_);
   uint64_t last_step_ STRATA_GUARDED_BY(mutex_) = 0;
   bool stopped_ STRATA_GUARDED_BY(mutex_) = false;
+  Waits waits_ STRATA_GUARDED_BY(mutex_);
+  Wanted wanted_ STRATA_GUARDED_BY(mutex_);  // while waiting
 };
 
 }  // namespace strata::worker

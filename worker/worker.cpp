@@ -27,6 +27,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kBackoffFirst{200};
 constexpr milliseconds kBackoffMax{2000};
+// How long the last epoch's stage may take to end before this worker waits with joining again.
+constexpr milliseconds kStageEnd{1000};
 // A failure that goes on is told again so often.
 constexpr std::chrono::seconds kTellAgain{30};
 // A name may still be taken by this worker's own dead predecessor, until its loss is noticed.
@@ -63,7 +65,8 @@ class WorkerImpl final : public Worker {
     ProbeRequest request;
     request.threads = static_cast<int>(options_.threads);
     request.speed = options_.speed;
-    request.lock_folder = options_.cache_folder;
+    request.isa = options_.isa;
+    request.stop = options_.stop;
     devices_ = TRY(probe_devices(registry_, request));
     host_id_ = host_id();
     memory_is_stated_ = options_.memory_limit_bytes != 0;
@@ -132,6 +135,10 @@ class WorkerImpl final : public Worker {
  private:
   // From finding the token to the end of one membership; why it ended.
   Status serve_once() {
+    if (!host_->wait_ended(kStageEnd)) {
+      return unavailable("a step of the last epoch is still being computed here",
+                         "if that goes on, the stage hangs: start this worker anew");
+    }
     const std::string token = TRY(options_.read_token());
     TRY(serve_with(token));
     LinkOptions link_options;
@@ -145,7 +152,9 @@ class WorkerImpl final : public Worker {
     TRY(remote::check_versions(link->welcome().version, remote::kProtocolVersion));
     was_member_ = true;
     name_taken_since_.reset();
-    host_->begin_session(options_.coordinator, token);
+    cluster_id_ = link->welcome().cluster_id;
+    receiver_->expect_cluster(cluster_id_);
+    host_->begin_session(options_.coordinator, token, cluster_id_);
     log::info("joined the coordinator at {}", options_.coordinator.text());
     {
       const MutexLock lock(mutex_);
@@ -159,9 +168,7 @@ class WorkerImpl final : public Worker {
   }
 
   void take(remote::ToWorker message) {
-    if (const auto* shutdown = std::get_if<remote::Shutdown>(&message.command)) {
-      stop(fmt::format("the coordinator said: {}", shutdown->reason));
-    } else if (!std::holds_alternative<remote::Welcome>(message.command)) {
+    if (!std::holds_alternative<remote::Welcome>(message.command)) {
       host_->command(message.command_id, std::move(message.command));
     }
   }
@@ -171,6 +178,7 @@ class WorkerImpl final : public Worker {
     if (server_ && token == token_) return ok_status();
     end_serving();
     receiver_ = std::make_unique<remote::PipelineReceiver>(token, host_->handler());
+    receiver_->expect_cluster(cluster_id_);
     remote::ServerOptions server;
     server.listen = options_.listen;
     server.insecure_network = options_.insecure_network;
@@ -203,6 +211,7 @@ class WorkerImpl final : public Worker {
     hello.last_epoch = host_->last_epoch();
     hello.threads = options_.threads;
     hello.process_id = static_cast<uint64_t>(::getpid());
+    hello.cluster_id = cluster_id_;
     std::tie(hello.held_model_digest, hello.held_range) = host_->held();
     return hello;
   }
@@ -221,7 +230,7 @@ class WorkerImpl final : public Worker {
     if (again && clock_.now() - told_at_ < kTellAgain) return;
     told_ = status;
     told_at_ = clock_.now();
-    log::info("waiting for the coordinator: {}", status.to_string());
+    log::info("not joined yet: {}", status.to_string());
   }
 
   void emit(const remote::FromWorker& message) {
@@ -266,6 +275,7 @@ class WorkerImpl final : public Worker {
   WeightStore store_;
   std::unique_ptr<StageHost> host_;
   std::string token_;
+  std::string cluster_id_;  // of the last welcome
   std::unique_ptr<remote::PipelineReceiver> receiver_;
   std::unique_ptr<remote::RpcServer> server_;
 

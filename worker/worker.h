@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -38,16 +39,17 @@ struct WorkerOptions {
   bool insecure_network = false;
   std::optional<DeviceSpeed> speed;  // in place of a measurement
   std::string isa;                   // the CPU's vector path; empty: the best
+  std::stop_token stop;              // ends a create() that waits for its turn to measure
 };
 
 class Worker {
  public:
   // Probes the hardware. Errors: INVALID_ARGUMENT for a name or option; PERMISSION_DENIED for an
-  // address beyond loopback; those of the probe.
+  // address beyond loopback; those of the probe; CANCELLED by the options' stop token.
   static Result<std::unique_ptr<Worker>> create(const WorkerOptions& options);
   virtual ~Worker() = default;
 
-  // Serves until stop(), the coordinator's Shutdown (both ok), or a refusal.
+  // Serves until stop() (ok) or a refusal.
   virtual Status run() = 0;
   // Leaves the cluster and makes run() return within about a second. Threads: any.
   virtual void stop(const std::string& reason) = 0;

@@ -1,9 +1,9 @@
 #include "backends/cpu/cpu_probe.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
@@ -36,66 +36,76 @@ double best_rate(double seconds, const Round& round) {
   return best;
 }
 
-// The sum of 8-byte words: four independent chains, which any compiler keeps ahead of memory.
-uint64_t sum_words(const std::byte* data, uint64_t bytes) {
-  uint64_t sums[4] = {};
-  for (uint64_t i = 0; i + 32 <= bytes; i += 32) {
-    uint64_t words[4];
-    std::memcpy(words, data + i, sizeof words);
-    for (int lane = 0; lane < 4; ++lane) sums[lane] += words[lane];
-  }
-  return sums[0] + sums[1] + sums[2] + sums[3];
-}
-
-Result<double> read_rate(const ProbeOptions& options, ThreadPool& pool) {
-  auto buffer = TRY(host_buffer_type().allocate(options.read_bytes));
-  constexpr int64_t kPieces = 64;
-  const uint64_t piece_bytes = options.read_bytes / kPieces;
-  // Memory that was never written is one page of zeros, read from the cache.
-  pool.run(kPieces, [&](int64_t piece, int) {
-    std::memset(buffer->base() + static_cast<uint64_t>(piece) * piece_bytes, 1, piece_bytes);
-  });
-  std::atomic<uint64_t> sum{0};
-  const double rate = best_rate(options.seconds, [&] {
-    pool.run(kPieces, [&](int64_t piece, int) {
-      sum += sum_words(buffer->base() + static_cast<uint64_t>(piece) * piece_bytes, piece_bytes);
-    });
-  });
-  return rate * static_cast<double>(options.read_bytes);
-}
-
-// Multiply-adds per second, times two, of a product that stays in a core's cache.
-Result<double> product_rate(const ProbeOptions& options, ThreadPool& pool, DType dtype) {
-  constexpr int64_t kIn = 1024;
-  constexpr int64_t kOut = 512;
-  constexpr int64_t kColumns = 128;
+// A product of the kernels, with its memory: packed weights {n_in, n_out} times n_columns columns.
+struct Product {
   Tensor weights;
+  std::unique_ptr<Buffer> weights_memory;
+  std::unique_ptr<Buffer> x;
+  std::unique_ptr<Buffer> y;
+  MatmulArgs args;
+};
+
+// Zeros throughout: they take as long as any other numbers.
+Result<std::unique_ptr<Product>> make_product(DType dtype, int64_t n_in, int64_t n_out,
+                                              int64_t n_columns) {
+  auto product = std::make_unique<Product>();
+  Tensor& weights = product->weights;
   weights.name = "probe";
   weights.dtype = dtype;
-  weights.ne = {kIn, kOut, 1, 1};
+  weights.ne = {n_in, n_out, 1, 1};
   weights.nb = dense_strides(dtype, weights.ne).value();
-  auto memory = TRY(packed_buffer_type().allocate(packed_buffer_type().allocation_size(weights)));
-  place(weights, *memory, 0);
+  product->weights_memory =
+      TRY(packed_buffer_type().allocate(packed_buffer_type().allocation_size(weights)));
+  place(weights, *product->weights_memory, 0);
   const std::vector<std::byte> zeros(weights.size_bytes());
-  TRY(memory->write(weights, 0, zeros));
-
-  const uint64_t x_stride =
-      uses_activation_blocks(dtype) ? activation_row_bytes(kIn) : uint64_t{kIn} * sizeof(float);
-  auto x = TRY(host_buffer_type().allocate(x_stride * kColumns));
-  auto y = TRY(host_buffer_type().allocate(uint64_t{kOut} * kColumns * sizeof(float)));
-  MatmulArgs args;
+  TRY(product->weights_memory->write(weights, 0, zeros));
+  const uint64_t x_stride = uses_activation_blocks(dtype)
+                                ? activation_row_bytes(n_in)
+                                : static_cast<uint64_t>(n_in) * sizeof(float);
+  const uint64_t x_bytes = x_stride * static_cast<uint64_t>(n_columns);
+  const uint64_t y_stride = static_cast<uint64_t>(n_out) * sizeof(float);
+  product->x = TRY(host_buffer_type().allocate(x_bytes));
+  std::memset(product->x->base(), 0, x_bytes);
+  product->y = TRY(host_buffer_type().allocate(y_stride * static_cast<uint64_t>(n_columns)));
+  MatmulArgs& args = product->args;
   args.weights = weight_matrix(weights);
-  args.x = x->base();
+  args.x = product->x->base();
   args.x_stride = x_stride;
-  args.y = y->base();
-  args.y_stride = uint64_t{kOut} * sizeof(float);
-  const PieceGrid grid = plan_pieces(args.weights, kColumns, pool.thread_count());
+  args.y = product->y->base();
+  args.y_stride = y_stride;
+  return product;
+}
+
+// Products per second.
+double product_rate(const ProbeOptions& options, ThreadPool& pool, const MatmulArgs& args,
+                    int64_t n_columns) {
+  const PieceGrid grid = plan_pieces(args.weights, n_columns, pool.thread_count());
   const MatmulKernels& kernels = matmul_kernels_of(options.isa);
-  const double rate = best_rate(options.seconds, [&] {
+  return best_rate(options.seconds, [&] {
     pool.run(grid.count,
              [&](int64_t piece, int) { run_matmul_piece(kernels, args, grid.piece(piece), {}); });
   });
-  return rate * 2 * double{kIn} * kOut * kColumns;
+}
+
+// Bytes of weights per second with one column, as decoding reads them.
+Result<double> read_rate(const ProbeOptions& options, ThreadPool& pool) {
+  constexpr int64_t kIn = 2048;
+  constexpr int64_t kRowBytes = kIn / 32 * 18;  // Q4_0: 18 bytes for 32 weights
+  constexpr int64_t kRowsTogether = 64;         // what packing may want a multiple of
+  const int64_t rows = static_cast<int64_t>(options.read_bytes) / kRowBytes;
+  const int64_t n_out = std::max(rows / kRowsTogether, int64_t{1}) * kRowsTogether;
+  const auto product = TRY(make_product(DType::q4_0, kIn, n_out, 1));
+  return product_rate(options, pool, product->args, 1) *
+         static_cast<double>(product->weights.size_bytes());
+}
+
+// Multiply-adds per second, times two, of a product that stays in a core's cache.
+Result<double> compute_rate(const ProbeOptions& options, ThreadPool& pool, DType dtype) {
+  constexpr int64_t kIn = 1024;
+  constexpr int64_t kOut = 512;
+  constexpr int64_t kColumns = 128;
+  const auto product = TRY(make_product(dtype, kIn, kOut, kColumns));
+  return product_rate(options, pool, product->args, kColumns) * 2 * double{kIn} * kOut * kColumns;
 }
 
 }  // namespace
@@ -104,8 +114,8 @@ Result<DeviceSpeed> probe_speed(const ProbeOptions& options) {
   ThreadPool pool(options.threads);
   DeviceSpeed speed;
   speed.read_bytes_per_s = TRY(read_rate(options, pool));
-  speed.int8_ops_per_s = TRY(product_rate(options, pool, DType::q4_0));
-  speed.f32_ops_per_s = TRY(product_rate(options, pool, DType::f32));
+  speed.int8_ops_per_s = TRY(compute_rate(options, pool, DType::q4_0));
+  speed.f32_ops_per_s = TRY(compute_rate(options, pool, DType::f32));
   return speed;
 }
 

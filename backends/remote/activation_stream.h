@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "backends/remote/channel.h"
@@ -37,11 +38,13 @@ struct StreamOptions {
   std::string peer;    // the other node's name, for messages
   std::string caller;  // this node's name, for the other's messages
   std::string token;
+  std::string cluster_id;  // whose plan this stream belongs to
   StreamMethod method = StreamMethod::steps;
   // Frames that may wait to be written. The coordinator bounds the steps in flight far below, so
   // a full queue means that the peer takes nothing any more.
   size_t queue_frames_max = 256;
   std::chrono::milliseconds connect_timeout{5000};
+  std::stop_token stop;  // ends an open() that waits for the connection
 };
 
 // The sending end. Threads: send() from any one thread at a time; the rest from the owner.
@@ -53,7 +56,7 @@ class OutgoingStream {
   using Closed = std::function<void(const Status&)>;
 
   // Connects, and returns once the peer has accepted the stream. Errors: UNAVAILABLE naming the
-  // peer; what the peer refused with (UNAUTHENTICATED).
+  // peer; what the peer refused with (UNAUTHENTICATED, FAILED_PRECONDITION for another cluster's).
   static Result<std::unique_ptr<OutgoingStream>> open(const StreamOptions& options, Closed closed);
   virtual ~OutgoingStream() = default;
 
@@ -81,10 +84,14 @@ class StreamAcceptor {
   static std::unique_ptr<StreamAcceptor> create(std::string token, StreamHandler& handler);
   virtual ~StreamAcceptor() = default;
 
+  // Streams of other clusters are refused from now on; empty: none are. Threads: any.
+  virtual void expect_cluster(const std::string& cluster_id) = 0;
+
   // For RpcServer, in this order.
   virtual void register_with(grpc::ServerBuilder& builder) = 0;
   virtual void start() = 0;
-  // After the server's shutdown: waits until no handler call is running or to come.
+  // After the server's shutdown: waits until no handler call is running or to come. That takes
+  // moments; if it takes 10 s, a handler call hangs, and the process ends with a line that says so.
   virtual void stop() = 0;
 };
 

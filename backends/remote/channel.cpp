@@ -32,7 +32,8 @@ constexpr int kKeepaliveTimeoutMs = 3000;
 constexpr int kWindowBytes = 4 << 20;
 constexpr int kHttp2FrameBytes = 1 << 20;
 constexpr int kReadChunkBytes = 64 << 10;
-constexpr std::chrono::milliseconds kStopPoll{50};
+// How long a wait for a connection may take to notice that it is to end.
+constexpr std::chrono::milliseconds kStopInterval{250};
 constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr int kConcurrentCallsMax = 1024;
 
@@ -121,19 +122,22 @@ std::shared_ptr<grpc::Channel> open_channel(const Address& address) {
 
 Status wait_connected(grpc::Channel& channel, const Address& address, std::string_view who,
                       std::chrono::milliseconds timeout, const std::stop_token& stop) {
-  const auto deadline = std::chrono::system_clock::now() + timeout;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (;;) {
+    if (stop.stop_requested()) {
+      return cancelled(fmt::format("asked to end while connecting to {}", who));
+    }
     const grpc_connectivity_state state = channel.GetState(true);
     if (state == GRPC_CHANNEL_READY) return ok_status();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) {
       return unavailable(fmt::format("cannot reach {} at {}", who, address.text()),
                          "is it running, and is that its address?");
     }
-    if (stop.stop_requested()) return cancelled(fmt::format("the wait for {} was cancelled", who));
-    // gRPC cannot be woken up here: look for a stop request now and then.
-    const auto now = std::chrono::system_clock::now();
-    const auto until = stop.stop_possible() ? std::min(deadline, now + kStopPoll) : deadline;
-    if (!channel.WaitForStateChange(state, until) && until == deadline) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    const auto part = std::clamp(left, std::chrono::milliseconds(0), kStopInterval);
+    if (!channel.WaitForStateChange(state, std::chrono::system_clock::now() + part) &&
+        left <= part) {
       return deadline_exceeded(
           fmt::format("{} at {} does not answer", who, address.text()),
           "is the address right, does a firewall let the port through, is that process frozen?");

@@ -39,10 +39,10 @@ struct GenerateRequest {
   bool logprobs = false;
   int32_t top_logprobs = 0;
   std::vector<std::pair<int32_t, float>> logit_bias;
+  uint32_t timeout_ms = 0;  // for the whole answer, waiting included; 0: the coordinator's default
 };
 
 struct GenerateStarted {
-  uint64_t sequence_id = 0;
   uint32_t prompt_tokens = 0;
   uint64_t seed = 0;
   std::string model;
@@ -61,7 +61,6 @@ struct GenerateFinished {
   uint32_t generated_tokens = 0;
   double prefill_ms = 0;
   double decode_ms = 0;
-  uint32_t cached_tokens = 0;
 };
 
 using GenerateEvent = std::variant<GenerateStarted, GenerateToken, GenerateFinished>;

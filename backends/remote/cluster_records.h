@@ -93,16 +93,28 @@ struct Hello {
   uint64_t process_id = 0;
   std::string held_model_digest;  // of the stage it still holds; empty: none
   LayerRange held_range;
+  std::string cluster_id;  // of the cluster that it was a member of; empty: of none yet
+  double hop_us = 0;       // measured: half of the way to the coordinator and back; 0: unknown
+};
+
+// What a stage's thread does at the moment.
+enum class StageActivity : uint8_t {
+  idle = 0,            // there is no step for it
+  computing = 1,       // a step is being computed
+  awaiting_token = 2,  // the head: the tail's token for the step's first row is not here yet
 };
 
 struct Heartbeat {
   uint64_t epoch = 0;
-  uint64_t progress = 0;  // grows whenever the stage thread finishes a step or waits for one
+  uint64_t progress = 0;  // grows whenever the stage thread finishes a step or a wait
   uint64_t steps_done = 0;
   uint64_t used_bytes = 0;           // of the stage: weights, cache, activations
   uint64_t free_bytes = 0;           // of the host
   std::optional<LoadProgress> load;  // while loading
-  bool busy = false;                 // a step is being computed
+  StageActivity activity = StageActivity::idle;
+  uint64_t step = 0;         // that it is at, or the last one that it did in this epoch
+  uint32_t step_tokens = 0;  // live tokens of that step
+  uint64_t busy_ns = 0;      // computing, in this epoch
 };
 
 // The outcome of a command.
@@ -147,6 +159,7 @@ struct LoadStage {
   uint32_t max_step_tokens = 0;            // most live tokens of one step
   uint32_t max_sequences = 0;              // slots are below this
   uint32_t threads = 0;                    // 0: as the worker was started
+  uint32_t max_outputs = 0;  // positions of one step whose logits are computed; 0: max_sequences
 };
 
 struct Peer {
@@ -172,11 +185,7 @@ struct Unload {
   uint64_t epoch = 0;
 };
 
-struct Shutdown {
-  std::string reason;
-};
-
-using Command = std::variant<Welcome, LoadStage, StartEpoch, Unload, Shutdown>;
+using Command = std::variant<Welcome, LoadStage, StartEpoch, Unload>;
 
 struct ToWorker {
   uint64_t command_id = 0;  // 0 for Welcome

@@ -52,8 +52,10 @@ class Stream final : public OutgoingStream {
 
   Status connect() {
     const auto deadline = std::chrono::system_clock::now() + options_.connect_timeout;
-    TRY(wait_connected(*channel_, options_.address, options_.peer, options_.connect_timeout));
+    TRY(wait_connected(*channel_, options_.address, options_.peer, options_.connect_timeout,
+                       options_.stop));
     add_credentials(context_, options_.token, options_.caller);
+    if (!options_.cluster_id.empty()) context_.AddMetadata(kClusterKey, options_.cluster_id);
     const char* method = options_.method == StreamMethod::steps ? "/strata.v1.Stage/Steps"
                                                                 : "/strata.v1.Stage/Results";
     call_ = stub_.PrepareCall(&context_, method, &queue_events_);

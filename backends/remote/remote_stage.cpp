@@ -25,6 +25,8 @@ StreamOptions stream_options(const RemoteOptions& options, StreamMethod method) 
   stream.token = options.token;
   stream.method = method;
   stream.connect_timeout = options.connect_timeout;
+  stream.cluster_id = options.cluster_id;
+  stream.stop = options.stop;
   return stream;
 }
 

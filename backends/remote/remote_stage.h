@@ -24,7 +24,9 @@ struct RemoteOptions {
   std::string peer;    // the other node's name
   std::string caller;  // this node's name
   std::string token;
+  std::string cluster_id = {};  // whose plan this is; empty: not said
   std::chrono::milliseconds connect_timeout{5000};
+  std::stop_token stop = {};  // ends a connect() that waits
 };
 
 // Called once, from a thread of the stream, when the peer is lost. Must not destroy the object.
@@ -87,6 +89,8 @@ class PipelineReceiver final : private StreamHandler {
   PipelineReceiver(std::string token, PipelineHandler& handler);
   ~PipelineReceiver() override;
   StreamAcceptor* acceptor() { return acceptor_.get(); }
+  // As StreamAcceptor.
+  void expect_cluster(const std::string& cluster_id) { acceptor_->expect_cluster(cluster_id); }
 
  private:
   Status on_frame(StreamMethod method, const std::string& caller, Frame frame) override;

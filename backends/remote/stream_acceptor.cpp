@@ -11,6 +11,8 @@
 #include "backends/remote/activation_stream.h"
 #include "backends/remote/stream_slices.h"
 #include "backends/remote/wire.h"
+#include "backends/remote/wire_fields.h"
+#include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
 #include "strata/v1/stage.grpc.pb.h"
 
@@ -21,6 +23,9 @@ using RawService =
     v1::Stage::WithRawMethod_Steps<v1::Stage::WithRawMethod_Results<v1::Stage::Service>>;
 
 class Call;
+
+// gRPC ends what is under way at once after a server's shutdown, and handlers only enqueue.
+constexpr std::chrono::seconds kStopMax{10};
 
 enum class CallEvent { accepted, greeted, read, finished, done };
 
@@ -35,6 +40,9 @@ struct Shared {
   StreamHandler* handler = nullptr;
   RawService service;
   std::unique_ptr<grpc::ServerCompletionQueue> events;
+
+  Mutex cluster_mutex;
+  std::string cluster_id STRATA_GUARDED_BY(cluster_mutex);
 
   // Calls that still expect an event. The queue must outlive them: gRPC aborts on an operation
   // that begins after a queue's shutdown.
@@ -103,17 +111,31 @@ class Call {
     }
     wait_for(shared_, method_);
     ++pending_;  // done
-    const Status allowed = check_caller(context_, shared_.token);
+    caller_ = caller_name(context_);
+    Status allowed = check_caller(context_, shared_.token);
+    if (allowed.ok()) allowed = check_cluster();
     if (!allowed.ok()) {
-      finish(allowed);
+      finish(std::move(allowed));
       return;
     }
     open_ = true;
-    caller_ = caller_name(context_);
     context_.AddInitialMetadata(kAcceptedKey, "1");
     ++pending_;
     stream_.SendInitialMetadata(&tags_[1]);
     read();
+  }
+
+  Status check_cluster() {
+    const auto& metadata = context_.client_metadata();
+    const auto found = metadata.find(kClusterKey);
+    const std::string theirs =
+        found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
+    const MutexLock lock(shared_.cluster_mutex);
+    if (shared_.cluster_id.empty() || theirs == shared_.cluster_id) return ok_status();
+    return failed_precondition(
+        fmt::format("{} belongs to cluster {}, and this node to cluster {}", caller_,
+                    theirs.empty() ? "?" : peer_text(theirs), shared_.cluster_id),
+        "another cluster's node has taken this address");
   }
 
   void read() {
@@ -181,6 +203,11 @@ class Acceptor final : public StreamAcceptor {
   }
   ~Acceptor() override { stop(); }
 
+  void expect_cluster(const std::string& cluster_id) override {
+    const MutexLock lock(shared_.cluster_mutex);
+    shared_.cluster_id = cluster_id;
+  }
+
   void register_with(grpc::ServerBuilder& builder) override {
     builder.RegisterService(&shared_.service);
     shared_.events = builder.AddCompletionQueue();
@@ -195,8 +222,13 @@ class Acceptor final : public StreamAcceptor {
   void stop() override {
     if (!shared_.events) return;
     {
+      const auto deadline = std::chrono::steady_clock::now() + kStopMax;
       MutexLock lock(shared_.mutex);
-      while (shared_.live_calls > 0) shared_.changed.wait(shared_.mutex);
+      while (shared_.live_calls > 0) {
+        const bool in_time = shared_.changed.wait_until(shared_.mutex, deadline);
+        STRATA_CHECK(in_time || shared_.live_calls == 0,
+                     "a stream's handler has not returned for 10 s");
+      }
     }
     shared_.events->Shutdown();
     if (thread_.joinable()) {

@@ -13,6 +13,8 @@ namespace strata::remote {
 
 // In the server's initial metadata: the stream's token was accepted.
 inline constexpr const char* kAcceptedKey = "strata-accepted";
+// In the caller's metadata: the cluster whose plan the stream belongs to.
+inline constexpr const char* kClusterKey = "strata-cluster";
 
 // Piece `part` as slices: the header, and views of the frame's bytes that keep the frame alive.
 grpc::ByteBuffer piece_buffer(const std::shared_ptr<const Frame>& frame, uint32_t part);

@@ -12,6 +12,7 @@
 #include "backends/remote/wire.h"
 #include "backends/remote/wire_fields.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/work_thread.h"
 #include "strata/v1/weights.grpc.pb.h"
 
 namespace strata::remote {
@@ -20,6 +21,8 @@ namespace {
 // Manifest entries in one piece: about 150 bytes each.
 constexpr size_t kEntriesPerPiece = 4096;
 constexpr int kTensorsPerRequestMax = 65'536;
+// Pieces that wait to be read from the file: one for each transfer.
+constexpr size_t kReadsWaitingMax = 1024;
 
 // A tensor that was asked for.
 struct Wanted {
@@ -27,7 +30,7 @@ struct Wanted {
   uint64_t offset = 0;
 };
 
-// What all calls read; immutable but for the counter.
+// What all calls read; immutable but for the counter and the thread.
 struct Source {
   std::string token;
   ModelName name;
@@ -36,6 +39,8 @@ struct Source {
   std::string header;
   std::unordered_map<std::string, size_t> index;  // by tensor name
   std::atomic<uint64_t> sent_bytes = 0;
+  // Reads the file, so that gRPC's threads do not wait for a disk.
+  WorkThread reader{kReadsWaitingMax};
 };
 
 Status check_model(const Source& source, const v1::ModelName& asked) {
@@ -47,10 +52,13 @@ Status check_model(const Source& source, const v1::ModelName& asked) {
 }
 
 // Writes pieces one after another as gRPC takes them, and reads the next one from the file while
-// the last is under way. Deletes itself when the call is done.
+// the last is under way. Deletes itself when the call is done, which it is not before Finish(), so
+// that a job of the reader always finds it.
 template <typename Piece>
 class PieceWriter : public grpc::ServerWriteReactor<Piece> {
  public:
+  explicit PieceWriter(WorkThread& reader) : reader_(reader) {}
+
   void OnWriteDone(bool ok) override {
     if (ok) {
       write_next();
@@ -66,6 +74,13 @@ class PieceWriter : public grpc::ServerWriteReactor<Piece> {
   virtual Result<bool> fill(Piece& piece) = 0;
 
   void write_next() {
+    if (reader_.post([this] { write_prepared(); })) return;
+    this->Finish(to_grpc(
+        resource_exhausted("too many workers load their weights at once", "try again later")));
+  }
+
+ private:
+  void write_prepared() {
     grpc::Status ended;
     bool is_over = false;
     {
@@ -84,7 +99,6 @@ class PieceWriter : public grpc::ServerWriteReactor<Piece> {
     if (is_over) this->Finish(ended);
   }
 
- private:
   void prepare() STRATA_REQUIRES(mutex_) {
     is_prepared_ = true;
     pieces_[next_].Clear();
@@ -93,6 +107,7 @@ class PieceWriter : public grpc::ServerWriteReactor<Piece> {
     if (!more.ok()) ended_ = to_grpc(more.status());
   }
 
+  WorkThread& reader_;
   Mutex mutex_;
   std::array<Piece, 2> pieces_ STRATA_GUARDED_BY(mutex_);
   size_t next_ STRATA_GUARDED_BY(mutex_) = 0;
@@ -115,7 +130,9 @@ class TensorRefusal final : public grpc::ServerWriteReactor<v1::TensorPiece> {
 
 class ModelWriter final : public PieceWriter<v1::ModelPiece> {
  public:
-  explicit ModelWriter(const Source& source) : source_(source) { write_next(); }
+  explicit ModelWriter(Source& source) : PieceWriter(source.reader), source_(source) {
+    write_next();
+  }
 
  private:
   Result<bool> fill(v1::ModelPiece& piece) override {
@@ -148,7 +165,7 @@ class ModelWriter final : public PieceWriter<v1::ModelPiece> {
 class TensorWriter final : public PieceWriter<v1::TensorPiece> {
  public:
   TensorWriter(Source& source, std::vector<Wanted> wanted)
-      : source_(source), wanted_(std::move(wanted)) {
+      : PieceWriter(source.reader), source_(source), wanted_(std::move(wanted)) {
     write_next();
   }
 

@@ -120,6 +120,7 @@ v1::GenerateRequest to_proto(const GenerateRequest& record) {
   out.set_ignore_end(record.ignore_end);
   out.set_logprobs(record.logprobs);
   out.set_top_logprobs(record.top_logprobs);
+  out.set_timeout_ms(record.timeout_ms);
   for (const auto& [token, bias] : record.logit_bias) {
     v1::LogitBias* entry = out.add_logit_bias();
     entry->set_token(token);
@@ -162,6 +163,7 @@ Result<GenerateRequest> from_proto(const v1::GenerateRequest& message) {
   record.ignore_end = message.ignore_end();
   record.logprobs = message.logprobs();
   record.top_logprobs = message.top_logprobs();
+  record.timeout_ms = message.timeout_ms();
   for (const v1::LogitBias& entry : message.logit_bias()) {
     record.logit_bias.emplace_back(entry.token(), entry.bias());
   }
@@ -171,7 +173,6 @@ Result<GenerateRequest> from_proto(const v1::GenerateRequest& message) {
 v1::GenerateEvent to_proto(const GenerateEvent& record) {
   v1::GenerateEvent out;
   if (const auto* started = std::get_if<GenerateStarted>(&record)) {
-    out.mutable_started()->set_sequence_id(started->sequence_id);
     out.mutable_started()->set_prompt_tokens(started->prompt_tokens);
     out.mutable_started()->set_seed(started->seed);
     out.mutable_started()->set_model(started->model);
@@ -185,7 +186,6 @@ v1::GenerateEvent to_proto(const GenerateEvent& record) {
     message.set_generated_tokens(finished.generated_tokens);
     message.set_prefill_ms(finished.prefill_ms);
     message.set_decode_ms(finished.decode_ms);
-    message.set_cached_tokens(finished.cached_tokens);
   }
   return out;
 }
@@ -193,16 +193,16 @@ v1::GenerateEvent to_proto(const GenerateEvent& record) {
 Result<GenerateEvent> from_proto(const v1::GenerateEvent& message) {
   switch (message.event_case()) {
     case v1::GenerateEvent::kStarted:
-      return GenerateEvent(
-          GenerateStarted{message.started().sequence_id(), message.started().prompt_tokens(),
-                          message.started().seed(), peer_text(message.started().model())});
+      return GenerateEvent(GenerateStarted{message.started().prompt_tokens(),
+                                           message.started().seed(),
+                                           peer_text(message.started().model())});
     case v1::GenerateEvent::kToken:
       return GenerateEvent(TRY(take(message.token())));
     case v1::GenerateEvent::kFinished: {
       const v1::GenerateFinished& in = message.finished();
       return GenerateEvent(GenerateFinished{peer_text(in.reason()), in.prompt_tokens(),
-                                            in.generated_tokens(), in.prefill_ms(), in.decode_ms(),
-                                            in.cached_tokens()});
+                                            in.generated_tokens(), in.prefill_ms(),
+                                            in.decode_ms()});
     }
     case v1::GenerateEvent::EVENT_NOT_SET:
       break;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "backends/remote/channel.h"
 #include "backends/remote/wire.h"
@@ -33,6 +34,8 @@ void put(const Hello& hello, v1::Hello& out) {
   out.set_process_id(hello.process_id);
   out.set_held_model_digest(hello.held_model_digest);
   put_range(hello.held_range, *out.mutable_held_range());
+  out.set_cluster_id(hello.cluster_id);
+  out.set_hop_us(hello.hop_us);
 }
 
 Status check_identity(const std::string& identity, std::string_view what) {
@@ -53,7 +56,9 @@ Result<FromWorker> take(const v1::Hello& in) {
   if (hello.version.major == kProtocolVersion.major) TRY(check_node_name(hello.name));
   hello.name = peer_text(hello.name);
   hello.identity = in.identity();
-  TRY(check_identity(hello.identity));
+  TRY(check_identity(hello.identity, "the identity"));
+  hello.host_id = in.host_id();
+  if (!hello.host_id.empty()) TRY(check_identity(hello.host_id, "the host id"));
   const Address listen = TRY(parse_address(in.listen_address(), AddressUse::listening)
                                  .with_context("hello: listen_address"));
   hello.listen_address = listen.text();
@@ -70,10 +75,18 @@ Result<FromWorker> take(const v1::Hello& in) {
   hello.held_model_digest = in.held_model_digest();
   if (!hello.held_model_digest.empty()) TRY(check_digest(hello.held_model_digest));
   hello.held_range = TRY(take_range(in.held_range()));
+  hello.cluster_id = peer_text(in.cluster_id());
+  hello.hop_us = in.hop_us();
+  if (!std::isfinite(hello.hop_us) || hello.hop_us < 0) {
+    return invalid_argument(fmt::format("hello: hop_us {} is no time", hello.hop_us));
+  }
   return FromWorker(std::move(hello));
 }
 
-FromWorker take(const v1::Heartbeat& in) {
+Result<FromWorker> take(const v1::Heartbeat& in) {
+  if (in.activity() > static_cast<uint32_t>(StageActivity::awaiting_token)) {
+    return invalid_argument(fmt::format("heartbeat: activity {} is not in 0..2", in.activity()));
+  }
   Heartbeat beat;
   beat.epoch = in.epoch();
   beat.progress = in.progress();
@@ -81,8 +94,11 @@ FromWorker take(const v1::Heartbeat& in) {
   beat.used_bytes = in.used_bytes();
   beat.free_bytes = in.free_bytes();
   if (in.has_load()) beat.load = take_load(in.load());
-  beat.busy = in.busy();
-  return beat;
+  beat.activity = static_cast<StageActivity>(in.activity());
+  beat.step = in.step();
+  beat.step_tokens = in.step_tokens();
+  beat.busy_ns = in.busy_ns();
+  return FromWorker(std::move(beat));
 }
 
 void put(const Heartbeat& beat, v1::Heartbeat& out) {
@@ -92,7 +108,10 @@ void put(const Heartbeat& beat, v1::Heartbeat& out) {
   out.set_used_bytes(beat.used_bytes);
   out.set_free_bytes(beat.free_bytes);
   if (beat.load) put_load(*beat.load, *out.mutable_load());
-  out.set_busy(beat.busy);
+  out.set_activity(static_cast<uint32_t>(beat.activity));
+  out.set_step(beat.step);
+  out.set_step_tokens(beat.step_tokens);
+  out.set_busy_ns(beat.busy_ns);
 }
 
 void put(const LoadStage& load, v1::LoadStage& out) {
@@ -106,6 +125,7 @@ void put(const LoadStage& load, v1::LoadStage& out) {
   out.set_max_step_tokens(load.max_step_tokens);
   out.set_max_sequences(load.max_sequences);
   out.set_threads(load.threads);
+  out.set_max_outputs(load.max_outputs);
 }
 
 Result<LoadStage> take(const v1::LoadStage& in) {
@@ -129,6 +149,11 @@ Result<LoadStage> take(const v1::LoadStage& in) {
     return invalid_argument(fmt::format(
         "load_stage: context_tokens {}, max_step_tokens {} and max_sequences {} must be positive",
         load.context_tokens, load.max_step_tokens, load.max_sequences));
+  }
+  load.max_outputs = in.max_outputs();
+  if (load.max_outputs > load.max_step_tokens) {
+    return invalid_argument(fmt::format("load_stage: {} outputs of steps of {} tokens",
+                                        load.max_outputs, load.max_step_tokens));
   }
   load.threads = in.threads();
   if (load.threads > 4096) {
@@ -237,28 +262,26 @@ Result<FromWorker> from_proto(const v1::FromWorker& message) {
 v1::ToWorker to_proto(const ToWorker& record) {
   v1::ToWorker out;
   out.set_command_id(record.command_id);
-  std::visit(
-      Overloaded{
-          [&](const Welcome& welcome) {
-            v1::Welcome& message = *out.mutable_welcome();
-            message.set_cluster_id(welcome.cluster_id);
-            put_version(welcome.version, *message.mutable_version());
-            message.set_epoch(welcome.epoch);
-            message.set_heartbeat_ms(welcome.heartbeat_ms);
-          },
-          [&](const LoadStage& load) { put(load, *out.mutable_load_stage()); },
-          [&](const StartEpoch& start) {
-            v1::StartEpoch& message = *out.mutable_start_epoch();
-            message.set_epoch(start.epoch);
-            message.set_stage_index(start.stage_index);
-            message.set_stage_count(start.stage_count);
-            put(start.next, *message.mutable_next());
-            put(start.head, *message.mutable_head());
-          },
-          [&](const Unload& unload) { out.mutable_unload()->set_epoch(unload.epoch); },
-          [&](const Shutdown& shutdown) { out.mutable_shutdown()->set_reason(shutdown.reason); },
-      },
-      record.command);
+  std::visit(Overloaded{
+                 [&](const Welcome& welcome) {
+                   v1::Welcome& message = *out.mutable_welcome();
+                   message.set_cluster_id(welcome.cluster_id);
+                   put_version(welcome.version, *message.mutable_version());
+                   message.set_epoch(welcome.epoch);
+                   message.set_heartbeat_ms(welcome.heartbeat_ms);
+                 },
+                 [&](const LoadStage& load) { put(load, *out.mutable_load_stage()); },
+                 [&](const StartEpoch& start) {
+                   v1::StartEpoch& message = *out.mutable_start_epoch();
+                   message.set_epoch(start.epoch);
+                   message.set_stage_index(start.stage_index);
+                   message.set_stage_count(start.stage_count);
+                   put(start.next, *message.mutable_next());
+                   put(start.head, *message.mutable_head());
+                 },
+                 [&](const Unload& unload) { out.mutable_unload()->set_epoch(unload.epoch); },
+             },
+             record.command);
   return out;
 }
 
@@ -273,8 +296,6 @@ Result<ToWorker> from_proto(const v1::ToWorker& message) {
       return ToWorker{id, TRY(take(message.start_epoch()))};
     case v1::ToWorker::kUnload:
       return ToWorker{id, Unload{message.unload().epoch()}};
-    case v1::ToWorker::kShutdown:
-      return ToWorker{id, Shutdown{peer_text(message.shutdown().reason())}};
     case v1::ToWorker::MESSAGE_NOT_SET:
       break;
   }

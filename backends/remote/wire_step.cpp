@@ -105,6 +105,8 @@ std::string serialize(const StepPlan& plan) {
     entry->set_flags(row.flags);
   }
   out.mutable_tokens()->Assign(plan.tokens.begin(), plan.tokens.end());
+  if (!plan.failure.ok()) put_failure(plan.failure, *out.mutable_failure());
+  out.set_busy_ns(plan.busy_ns);
   return out.SerializeAsString();
 }
 
@@ -136,6 +138,8 @@ Result<StepPlan> parse_plan(const Frame& frame) {
   plan.epoch = frame.epoch;
   plan.step_id = frame.step;
   plan.budget_ms = in.budget_ms();
+  plan.failure = take_failure(in.failure());
+  plan.busy_ns = in.busy_ns();
   for (const v1::OpenSequence& open : in.opens()) plan.opens.push_back(take(open));
   plan.closes.assign(in.closes().begin(), in.closes().end());
   for (const v1::BlockChange& change : in.block_changes()) {
@@ -203,6 +207,7 @@ Result<Frame> to_frame(StepResult result) {
   frame.step = result.step_id;
   v1::StepResult out;
   put_failure(result.status, *out.mutable_status());
+  out.set_busy_ns(result.busy_ns);
   for (TokenRecord& record : result.records) {
     v1::TokenRecord* entry = out.add_records();
     entry->set_slot(record.slot);
@@ -248,6 +253,7 @@ Result<StepResult> result_from_frame(Frame frame) {
   result.epoch = frame.epoch;
   result.step_id = frame.step;
   result.status = take_failure(in.status());
+  result.busy_ns = in.busy_ns();
   uint64_t taken = 0;
   for (const v1::TokenRecord& entry : in.records()) {
     if (entry.end() > static_cast<uint32_t>(SequenceEnd::error)) {

@@ -181,6 +181,8 @@ void Engine::deliver(StepResult result, TimePoint now, EngineActions& actions) {
     const StepInFlight step = std::move(in_flight_.front());
     in_flight_.pop_front();
     front_since_ = now;
+    ++counters_.steps_done;
+    counters_.busy_ns += result.busy_ns;
     settle(step, result.records, actions);
   } else {
     give_up(internal_error(fmt::format("the pipeline answered step {} where step {} was due",
@@ -298,10 +300,10 @@ void Engine::report_logits(Sequence& sequence, TokenRecord& record, EngineAction
 // --- Time ----------------------------------------------------------------------------------------
 
 void Engine::tick(TimePoint now, EngineActions& actions) {
-  if (!in_flight_.empty() && now >= front_since_ + limits_.step_timeout) {
+  if (!in_flight_.empty() && now >= front_since_ + in_flight_.front().limit) {
     give_up(
         unavailable(fmt::format("step {} was not answered within {}", in_flight_.front().step_id,
-                                human_duration(limits_.step_timeout)),
+                                human_duration(in_flight_.front().limit)),
                     "see the workers' logs"),
         actions);
     return;
@@ -322,7 +324,7 @@ void Engine::tick(TimePoint now, EngineActions& actions) {
 
 std::optional<TimePoint> Engine::next_wakeup() const {
   std::optional<TimePoint> next;
-  if (!in_flight_.empty()) next = front_since_ + limits_.step_timeout;
+  if (!in_flight_.empty()) next = front_since_ + in_flight_.front().limit;
   for (const auto& [id, sequence] : requests_) {
     const std::optional<TimePoint>& deadline = sequence->request.deadline;
     if (deadline && (!next || *deadline < *next)) next = deadline;

@@ -43,12 +43,15 @@ struct PipelineShape {
   uint32_t step_tokens = 512;    // the most tokens of one step
   uint32_t prefill_chunk = 0;    // see BatchLimits
   uint32_t steps_in_flight = 0;  // 0: stage_count + 1
+  // What each token of a step adds to the time that the step is given, see EngineLimits.
+  Duration token_allowance{};
 };
 
 struct EngineLimits {
   uint32_t queue_max = 256;  // requests that wait for a slot
-  // A step without a result for so long means that the pipeline hangs.
-  Duration step_timeout = std::chrono::seconds(60);
+  // A step that has been the oldest one for so long, and for PipelineShape::token_allowance for
+  // each of its tokens, without a result means that the pipeline hangs.
+  Duration step_timeout = std::chrono::seconds(30);
 };
 
 struct ClientEvent {  // for one request's listener
@@ -71,6 +74,8 @@ struct EngineCounters {
   uint32_t live = 0;
   uint32_t steps_in_flight = 0;
   uint64_t steps_sent = 0;
+  uint64_t steps_done = 0;  // that came back whole
+  uint64_t busy_ns = 0;     // what the stages computed on them, all stages together
   uint64_t tokens_sampled = 0;
   uint64_t prompt_tokens = 0;
   uint64_t pushed_out = 0;
@@ -116,6 +121,7 @@ class Engine {
   struct StepInFlight {
     uint64_t step_id = 0;
     std::vector<RowInFlight> rows = {};
+    Duration limit{};     // how long it may be the oldest one
     bool failed = false;  // its sequences have ended, no result is waited for
   };
 
@@ -129,6 +135,7 @@ class Engine {
   void push_out(Sequence& sequence);
   void leave_slot(Sequence& sequence);
   OpenSequence open_record(const Sequence& sequence) const;
+  Duration step_limit(const StepInFlight& step) const;
   uint32_t step_budget_ms(const StepInFlight& step, TimePoint now) const;
 
   void accept(TokenRecord& record, EngineActions& actions);

@@ -13,8 +13,8 @@ EngineLoop::~EngineLoop() {
 }
 
 RequestId EngineLoop::submit(Request request, RequestListener listener,
-                             std::atomic<RequestId>* id_out) {
-  const RequestId id = next_id_.fetch_add(1);
+                             std::atomic<RequestId>* id_out, RequestId reserved) {
+  const RequestId id = reserved != 0 ? reserved : reserve_id();
   if (id_out != nullptr) *id_out = id;
   {
     MutexLock lock(mutex_);

@@ -30,7 +30,11 @@ class EngineLoop final : public ResultSink {
   // Starts the request. `listener` runs on the engine's thread (on the caller's, before submit
   // returns, if the inbox is full) and gets exactly one RequestFinish. `id`, if not null, is set
   // before the first event, for a listener that may cancel its own request.
-  RequestId submit(Request request, RequestListener listener, std::atomic<RequestId>* id = nullptr);
+  // `reserved`: an id of reserve_id(), or 0 for a new one.
+  RequestId submit(Request request, RequestListener listener, std::atomic<RequestId>* id = nullptr,
+                   RequestId reserved = 0);
+  // An id for one later submit().
+  RequestId reserve_id() { return next_id_.fetch_add(1); }
   void cancel(RequestId id);
 
   // Steps go to `head` from now on; it is kept until detach() or failure. A pipeline that is still

@@ -80,6 +80,7 @@ bool Engine::plan_step(TimePoint now, EngineActions& actions) {
   ++next_step_id_;
   plan.closes = std::move(pending_closes_);
   pending_closes_.clear();
+  step.limit = step_limit(step);
   plan.budget_ms = step_budget_ms(step, now);
   if (in_flight_.empty()) front_since_ = now;
   in_flight_.push_back(std::move(step));
@@ -169,17 +170,26 @@ OpenSequence Engine::open_record(const Sequence& sequence) const {
   return open;
 }
 
-// The longest time that a row of the step has left; no limit if one has none.
+// How long the step may be the oldest one in flight.
+Duration Engine::step_limit(const StepInFlight& step) const {
+  uint32_t tokens = 0;
+  for (const RowInFlight& row : step.rows) tokens += row.count;
+  return limits_.step_timeout + tokens * shape_->token_allowance;
+}
+
+// What the step and those before it may take, or less if no row of it has as much time left.
 uint32_t Engine::step_budget_ms(const StepInFlight& step, TimePoint now) const {
-  int64_t longest_ms = 0;
+  using std::chrono::milliseconds;
+  Duration most = step.limit;
+  for (const StepInFlight& earlier : in_flight_) most += earlier.limit;
+  Duration wanted{};
   for (const RowInFlight& row : step.rows) {
     const Sequence* sequence = by_sequence_id_.at(row.sequence_id);
-    if (!sequence->request.deadline) return 0;
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(*sequence->request.deadline - now);
-    longest_ms = std::max<int64_t>(longest_ms, left.count());
+    const std::optional<TimePoint>& deadline = sequence->request.deadline;
+    wanted = std::max(wanted, deadline ? std::min(most, *deadline - now) : most);
   }
-  return static_cast<uint32_t>(std::clamp<int64_t>(longest_ms, 1, UINT32_MAX));
+  const int64_t budget = std::chrono::duration_cast<milliseconds>(wanted).count();
+  return static_cast<uint32_t>(std::clamp<int64_t>(budget, 1, UINT32_MAX));
 }
 
 }  // namespace strata::coordinator

@@ -20,6 +20,7 @@ StageOptions options_for(const Hparams& hparams, const ProfileOptions& options,
   stage.kv.group_blocks.assign(hparams.kv_groups.size(), 1);
   stage.max_batch_tokens = static_cast<int32_t>(options.step_tokens);
   stage.max_sequences = static_cast<int32_t>(options.slots);
+  stage.max_outputs = static_cast<int32_t>(options.max_outputs);
   stage.max_context = static_cast<int32_t>(options.context);
   stage.devices = options.devices;
   stage.backend.threads = kThreadsCounted;

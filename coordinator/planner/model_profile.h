@@ -47,6 +47,7 @@ struct ProfileOptions {
   uint32_t step_tokens = 512;
   uint32_t slots = 16;
   uint32_t context = 4096;
+  uint32_t max_outputs = 0;  // positions of one step whose logits are computed; 0: `slots`
   // Whose memory layout counts. Workers of another kind lay weights out in the same number of
   // bytes, or refuse the load with both numbers.
   std::vector<Device*> devices;

@@ -45,6 +45,14 @@ double Plan::predicted_pipelined_tokens_per_s() const {
   return us > 0 ? 1e6 / us : 0;
 }
 
+Duration Plan::token_allowance() const {
+  // A prompt's tokens are cheaper than decoded ones; long contexts and busy machines are not.
+  constexpr double kAllowance = 4;
+  constexpr double kMostUs = 60e6;
+  const double us = step_time_by_plan ? std::min(kAllowance * sum_us(*this), kMostUs) : 0;
+  return std::chrono::microseconds(static_cast<int64_t>(us));
+}
+
 std::string Plan::split_text() const {
   std::string text;
   for (const PlannedStage& stage : stages) {

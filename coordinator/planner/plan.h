@@ -9,6 +9,7 @@
 
 #include "coordinator/planner/cost_model.h"
 #include "coordinator/planner/model_profile.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 
 namespace strata::coordinator {
@@ -30,10 +31,14 @@ struct Plan {
   std::vector<uint32_t> group_blocks;  // by KV group
   std::vector<PlannedStage> stages;    // head first
   std::vector<std::string> spares;     // nodes without a stage
+  bool step_time_by_plan = true;       // see PlanOptions
 
   // One sequence's tokens in a second, and those of as many sequences as there are stages.
   double predicted_tokens_per_s() const;
   double predicted_pipelined_tokens_per_s() const;
+  // What a token may add to the time that a step is given before it counts as hung: several times
+  // what decoding it alone is predicted to take in all stages. 0 without step_time_by_plan.
+  Duration token_allowance() const;
   // "10,12,8".
   std::string split_text() const;
 };

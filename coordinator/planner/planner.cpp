@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "coordinator/planner/split_search.h"
@@ -188,6 +189,7 @@ struct Search {
     plan.context = context;
     plan.sequences = sequences;
     plan.group_blocks = blocks;
+    plan.step_time_by_plan = options.step_time_by_plan;
     return plan;
   }
 
@@ -241,6 +243,14 @@ Result<std::vector<SplitEntry>> parse_split(std::string_view text,
       return invalid_argument(
           "--split: only the last of several stages may have 0 layers (it holds the output head)");
     }
+    const bool is_named_twice =
+        !entry.node.empty() &&
+        std::any_of(entries.begin(), entries.end(),
+                    [&](const SplitEntry& other) { return other.node == entry.node; });
+    if (is_named_twice) {
+      return invalid_argument(fmt::format("--split {}: '{}' is named twice", text, entry.node),
+                              "a worker holds one stage");
+    }
     sum += entry.layers;
     entries.push_back(std::move(entry));
   }
@@ -252,9 +262,25 @@ Result<std::vector<SplitEntry>> parse_split(std::string_view text,
   return entries;
 }
 
+namespace {
+
+Status check_nodes(const std::vector<PlannerNode>& nodes) {
+  if (nodes.empty()) return invalid_argument("no workers to plan for", "start some workers");
+  std::set<std::string> names;
+  for (const PlannerNode& node : nodes) {
+    if (!names.insert(node.name).second) {
+      return invalid_argument(fmt::format("two nodes are named '{}'", node.name),
+                              "give each node its own name");
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 Result<Plan> make_plan(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
                        const PlanOptions& options) {
-  if (nodes.empty()) return invalid_argument("no workers to plan for", "start some workers");
+  TRY(check_nodes(nodes));
   if (options.context == 0) return invalid_argument("a context of 0 tokens");
   if (model.layers.empty()) return invalid_argument(model.name + " has no layers");
   const std::vector<PlannerNode> known = with_known_speeds(with_shared_hosts(nodes));

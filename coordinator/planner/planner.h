@@ -44,6 +44,8 @@ struct PlanOptions {
   bool use_all_nodes = false;
   // Layers with a window get as many KV blocks as those that see everything.
   bool ignore_windows = false;
+  // Steps get time by their tokens, see Plan::token_allowance; else a fixed limit holds.
+  bool step_time_by_plan = true;
 };
 
 // Errors: INVALID_ARGUMENT for no nodes, a context of 0 and a split that names what does not exist;

@@ -67,6 +67,10 @@ struct StepPlan {
   uint64_t epoch = 0;
   uint64_t step_id = 0;    // from 1 in each epoch, without gaps
   uint32_t budget_ms = 0;  // time left when the frame was sent; 0: no limit
+  // Not ok: a stage before could not run the step. Later ones apply its records, run none of its
+  // rows and pass this on; the tail's result carries it to the head and the coordinator.
+  Status failure;
+  uint64_t busy_ns = 0;  // that the stages so far have computed on it
   std::vector<OpenSequence> opens;
   std::vector<uint32_t> closes;  // slots; applied before opens
   std::vector<BlockChange> block_changes;
@@ -110,6 +114,7 @@ struct StepResult {
   uint64_t step_id = 0;
   std::vector<TokenRecord> records;  // one per row that is not dead and sampled or wanted logits
   Status status;                     // not ok: the whole step failed, and names the stage
+  uint64_t busy_ns = 0;              // that all stages have computed on it
 };
 
 // Takes steps in order. Implementations: worker/local_stage.h (computes),

@@ -65,6 +65,8 @@ void ClusterHarness::start_coordinator() {
                                         address_.empty() ? "127.0.0.1:0" : address_,
                                         "--address-file",
                                         address_file,
+                                        "--state",
+                                        state_folder(),
                                         "--workers",
                                         std::to_string(options_.workers)};
   arguments.insert(arguments.end(), options_.coordinator_arguments.begin(),

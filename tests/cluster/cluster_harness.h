@@ -50,6 +50,7 @@ class ClusterHarness {
   size_t worker_count() const { return workers_.size(); }
   const std::string& address() const { return address_; }
   const std::string& token() const { return token_; }
+  std::string state_folder() const { return folder_.path() + "/state"; }
   // What all processes wrote, for a failed test's message.
   std::string logs() const;
 

@@ -196,6 +196,43 @@ TEST(Cluster, KilledCoordinatorIsSaidAndTheNextOneFindsItsWorkers) {
   EXPECT_GT(cluster.status().epoch, 1U);
 }
 
+// Resident memory of a process.
+uint64_t rss_bytes(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/statm", pid));
+  uint64_t pages = 0;
+  file >> pages >> pages;
+  return pages * 4096;
+}
+
+TEST(Cluster, CoordinatorsThatAreKilledLeaveNoMemoryWithTheirWorkers) {
+  ClusterHarness cluster({.workers = 2});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  const std::vector<int32_t> expected = cluster.run(kPrompt, kTokens).tokens;
+  uint64_t first = 0;
+  for (int round = 0; round < 8; ++round) {
+    cluster.coordinator().signal(SIGKILL);
+    cluster.coordinator().stop(seconds(5));
+    ASSERT_NO_FATAL_FAILURE(cluster.start_coordinator());
+    ASSERT_TRUE(cluster.wait_state("ready")) << cluster.logs();
+    ASSERT_EQ(cluster.run(kPrompt, kTokens).tokens, expected);
+    if (round == 1) first = rss_bytes(cluster.worker(0).pid());
+  }
+  EXPECT_LT(rss_bytes(cluster.worker(0).pid()), first + (uint64_t{24} << 20));
+}
+
+TEST(Cluster, EpochsGoOnWhenEverythingIsStartedAnew) {
+  ClusterHarness cluster({.workers = 1});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  const remote::ClusterStatus before = cluster.status();
+  cluster.worker(0).stop(seconds(5));
+  cluster.coordinator().stop(seconds(5));
+  ASSERT_NO_FATAL_FAILURE(cluster.start_coordinator());
+  cluster.start_worker("fresh");
+  ASSERT_TRUE(cluster.wait_state("ready")) << cluster.logs();
+  EXPECT_GT(cluster.status().epoch, before.epoch);
+  EXPECT_EQ(cluster.status().cluster_id, before.cluster_id);
+}
+
 TEST(Cluster, FrozenWorkerIsLeftOutAndComesBackAsASpare) {
   ClusterHarness cluster({.workers = 3});
   ASSERT_NO_FATAL_FAILURE(cluster.start_all());
@@ -316,6 +353,27 @@ TEST(Cluster, DuplicateNameIsRefusedByName) {
   }
   EXPECT_THAT(twin.last_lines(), HasSubstr("'worker-1' has joined already"));
   EXPECT_EQ(cluster.run(kPrompt, 8).tokens.size(), 8U);
+}
+
+TEST(Cluster, OneStateFolderServesOneCoordinator) {
+  ClusterHarness cluster({.workers = 1});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_coordinator());
+  std::string end;
+  const std::string text = run_strata({"coordinator", "-m", model_path("llama.gguf"), "--listen",
+                                       "127.0.0.1:0", "--state", cluster.state_folder()},
+                                      end);
+  EXPECT_EQ(end, "exit code 1");
+  EXPECT_THAT(text, HasSubstr("another coordinator uses the state folder"));
+}
+
+TEST(Cluster, SplitThatNamesAWorkerTwiceIsRefused) {
+  std::string end;
+  const std::string text = run_strata({"coordinator", "-m", model_path("llama.gguf"), "--listen",
+                                       "127.0.0.1:0", "--split", "w1:1,w1:2"},
+                                      end);
+  EXPECT_THAT(end, ::testing::StartsWith("exit code"));
+  EXPECT_NE(end, "exit code 0");
+  EXPECT_THAT(text, HasSubstr("'w1' is named twice"));
 }
 
 TEST(Cluster, SplitIsObeyed) {

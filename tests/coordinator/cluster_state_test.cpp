@@ -45,6 +45,7 @@ class Story {
     hello.memory_limit_bytes = memory_mib * kMiB;
     hello.last_epoch = last_epoch;
     hello.process_id = 1000 + id;
+    hello.cluster_id = cluster_id;
     ClusterActions actions;
     state.on_hello(id, hello, fmt::format("127.0.0.1:{}", 5000 + id), now, actions);
     take(actions);
@@ -60,12 +61,20 @@ class Story {
     state.on_message(id, message, now, actions);
     take(actions);
   }
-  void beat(MemberId id, bool busy = false, uint64_t progress = 0) {
+  void beat(MemberId id, remote::StageActivity activity = remote::StageActivity::idle,
+            uint64_t progress = 0, uint32_t step_tokens = 0) {
     remote::Heartbeat heartbeat;
     heartbeat.epoch = state.epoch();
     heartbeat.progress = progress;
-    heartbeat.busy = busy;
+    heartbeat.step = progress + 1;
+    heartbeat.step_tokens = step_tokens;
+    heartbeat.activity = activity;
     say(id, heartbeat);
+  }
+  void stall(uint64_t epoch) {
+    ClusterActions actions;
+    state.on_pipeline_stall(epoch, unavailable("step 5 was not answered"), now, actions);
+    take(actions);
   }
   void pass(Duration time) {
     now += time;
@@ -82,6 +91,7 @@ class Story {
   ClusterState state;
   TimePoint now{};
   bool obey = true;
+  std::string cluster_id;  // of workers that join
   Status load_result;
   std::vector<std::string> trace;  // "load 1 0-5", "start 1", "pipeline 2 stages", ...
   std::vector<std::string> notes;
@@ -225,13 +235,151 @@ TEST(ClusterState, FrozenAndHungWorkersAreGivenUp) {
   story.join("b");
   EXPECT_EQ(story.state.status(story.now).nodes.size(), 2U);
   for (int i = 0; i < 130; ++i) {
-    story.beat(a, true, static_cast<uint64_t>(i));
-    story.beat(3, true, 7);
+    story.beat(a, remote::StageActivity::computing, static_cast<uint64_t>(i));
+    story.beat(3, remote::StageActivity::computing, 7);
     story.pass(milliseconds(500));
   }
   EXPECT_TRUE(story.ended.contains(3));
   EXPECT_FALSE(story.ended.contains(a));
-  EXPECT_THAT(story.ended[3].message(), HasSubstr("computed one step for"));
+  EXPECT_THAT(story.ended[3].message(), HasSubstr("computed on step 8 for"));
+}
+
+TEST(ClusterState, AStageThatWaitsIsNotBlamed) {
+  Story story(options_for(2));
+  const MemberId a = story.join("a");
+  const MemberId b = story.join("b");
+  // The head waits for the tail's token all the time; the tail is the one that hangs.
+  for (int i = 0; i < 130 && story.ended.empty(); ++i) {
+    story.beat(a, remote::StageActivity::awaiting_token, 7);
+    story.beat(b, remote::StageActivity::computing, 6);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_TRUE(story.ended.contains(b));
+  EXPECT_FALSE(story.ended.contains(a));
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("lost worker b (layers 6-11 + head)"));
+}
+
+TEST(ClusterState, LongStepsGetTimeByTheirTokens) {
+  ClusterOptions options = options_for(1);
+  options.membership.stall_timeout = std::chrono::seconds(2);
+  Story story(options);
+  const MemberId a = story.join("a");
+  ASSERT_EQ(story.state.phase(), ClusterPhase::ready);
+  const Duration allowance = story.last_start.plan.token_allowance();
+  ASSERT_GT(allowance, Duration::zero());
+  const uint32_t tokens = static_cast<uint32_t>(std::chrono::seconds(6) / allowance);  // 8 s in all
+  int beats = 0;
+  while (story.ended.empty() && beats < 100) {
+    ++beats;
+    story.beat(a, remote::StageActivity::computing, 1, tokens);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_GE(beats, 15);
+  EXPECT_LE(beats, 18);
+}
+
+TEST(ClusterState, AStallIsBlamedOnTheStageThatHoldsItUp) {
+  Story story(options_for(2));
+  const MemberId a = story.join("a");
+  const MemberId b = story.join("b");
+  for (int i = 0; i < 40; ++i) {
+    story.beat(a, remote::StageActivity::awaiting_token, 7);
+    story.beat(b, remote::StageActivity::computing, 6);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_TRUE(story.ended.empty());
+  story.stall(story.state.epoch());
+  EXPECT_TRUE(story.ended.contains(b));
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("lost worker b"));
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("computed on step 7 for"));
+}
+
+TEST(ClusterState, AStallWithoutACulpritSaysBetweenWhomTheStepWasLost) {
+  Story story(options_for(2));
+  const MemberId a = story.join("a");
+  const MemberId b = story.join("b");
+  story.beat(a, remote::StageActivity::idle, 4);
+  story.beat(b, remote::StageActivity::idle, 3);
+  story.stall(story.state.epoch() - 1);
+  EXPECT_TRUE(story.stop_reason.ok()) << "another epoch's";
+  story.stall(story.state.epoch());
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("a has done step 5, and b is at step 4"));
+  EXPECT_TRUE(story.ended.empty());
+  story.pass(std::chrono::seconds(1));
+  ASSERT_EQ(story.state.phase(), ClusterPhase::ready);
+  story.beat(a, remote::StageActivity::awaiting_token, 4);
+  story.beat(b, remote::StageActivity::idle, 3);
+  story.stall(story.state.epoch());
+  EXPECT_THAT(story.stop_reason.message(),
+              HasSubstr("b has done its part, and the result did not come"));
+}
+
+TEST(ClusterState, WorkerOfAnotherClusterIsRefusedByName) {
+  ClusterOptions options = options_for(2);
+  options.membership.cluster_id = options.cluster_id;
+  Story story(options);
+  story.cluster_id = "c2";
+  const MemberId stranger = story.join("a");
+  EXPECT_EQ(story.ended[stranger].code(), StatusCode::failed_precondition);
+  EXPECT_EQ(story.ended[stranger].message(),
+            "worker 'a' is a member of cluster c2, and this is cluster c1");
+  story.cluster_id = "c1";
+  story.join("a");
+  story.cluster_id = "";
+  story.join("b");
+  EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
+}
+
+TEST(ClusterState, EpochsAreSavedBeforeAnybodyHearsOfThem) {
+  ClusterOptions options = options_for(1);
+  options.last_epoch = 11;
+  ClusterState state(options);
+  ClusterActions actions;
+  remote::Hello hello;
+  hello.name = "a";
+  hello.memory_limit_bytes = 100 * kMiB;
+  hello.last_epoch = 3;
+  state.on_hello(1, hello, "127.0.0.1:5001", TimePoint{}, actions);
+  bool saved = false;
+  for (const ClusterAction& action : actions) {
+    if (const auto* save = std::get_if<SaveEpoch>(&action)) {
+      saved = true;
+      EXPECT_EQ(save->epoch, 12U);
+    }
+    const auto* send = std::get_if<SendToMember>(&action);
+    if (send == nullptr) continue;
+    if (const auto* load = std::get_if<remote::LoadStage>(&send->message.command)) {
+      EXPECT_TRUE(saved);
+      EXPECT_EQ(load->epoch, 12U);
+    }
+  }
+  EXPECT_TRUE(saved);
+}
+
+TEST(ClusterState, AWorkerThatMakesAPlanPossibleBringsTheModelBack) {
+  for (const bool by_split : {false, true}) {
+    ClusterOptions options = options_for(0);
+    if (by_split) {
+      options.plan.split = parse_split("a:6,b:6", 12).value();
+    }
+    Story story(options);
+    const MemberId a = story.join("a", 20);
+    const MemberId b = story.join("b", 20);
+    ASSERT_EQ(story.state.phase(), ClusterPhase::ready);
+    const uint64_t epoch = story.state.epoch();
+    story.lose(b);
+    // Long after the time that it was waited for.
+    for (int i = 0; i < 60; ++i) {
+      story.beat(a);
+      story.pass(milliseconds(500));
+    }
+    EXPECT_EQ(story.state.phase(), ClusterPhase::waiting);
+    if (!by_split) story.join("c", 1);  // too small to help
+    EXPECT_EQ(story.state.phase(), ClusterPhase::waiting);
+    story.join(by_split ? "b" : "d", 20);
+    EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
+    EXPECT_EQ(story.state.epoch(), epoch + 1);
+  }
 }
 
 TEST(ClusterState, DuplicateNameIsRefusedByName) {

@@ -90,7 +90,7 @@ TEST(EngineLoop, RefusesWithoutAPipelineAndEndsRequestsOnDetach) {
 }
 
 TEST(EngineLoop, TellsOfAHangingPipelineAndKeepsDeadlines) {
-  EngineLoop loop({.step_timeout = std::chrono::milliseconds(50)});
+  EngineLoop loop({.step_timeout = std::chrono::milliseconds(600)});
   std::promise<uint64_t> failed;
   loop.on_pipeline_failure([&](uint64_t epoch, const Status&) { failed.set_value(epoch); });
   const auto sink = std::make_shared<EchoSink>(loop, small_shape());

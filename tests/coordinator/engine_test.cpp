@@ -410,6 +410,50 @@ TEST(Engine, DeadlineEndsTheRequestWhereverItIs) {
   EXPECT_LE(simulation.now.time_since_epoch(), milliseconds(31));
 }
 
+// What the engine plans for two requests, with nothing answered.
+std::vector<StepPlan> plans_for(const PipelineShape& shape, const EngineLimits& limits,
+                                std::optional<TimePoint> deadline) {
+  Engine engine(limits);
+  engine.attach(shape);
+  EngineActions actions;
+  Request request;
+  request.prompt.assign(10, 1);
+  request.max_new_tokens = 5;
+  request.deadline = deadline;
+  engine.submit(
+      1, request, [](const RequestEvent&) {}, TimePoint{}, actions);
+  engine.plan(TimePoint{}, actions);
+  return actions.steps;
+}
+
+TEST(Engine, EveryStepCarriesALimit) {
+  PipelineShape shape = shape_of(2, 64);
+  shape.token_allowance = milliseconds(100);
+  const EngineLimits limits{.step_timeout = std::chrono::seconds(5)};
+  const auto steps = plans_for(shape, limits, {});
+  ASSERT_GE(steps.size(), 2U);
+  EXPECT_EQ(steps[0].budget_ms, 6000U) << "5 s and ten tokens";
+  EXPECT_EQ(steps[1].budget_ms, 6000U + 5100U) << "the one before it comes first";
+  const auto hurried = plans_for(shape, limits, TimePoint{} + milliseconds(700));
+  EXPECT_EQ(hurried[0].budget_ms, 700U);
+}
+
+TEST(Engine, ALongStepGetsTheTimeOfItsTokens) {
+  PipelineShape shape = shape_of(1, 64);
+  shape.token_allowance = milliseconds(100);
+  Simulation simulation(shape, {.step_timeout = std::chrono::seconds(5)});
+  simulation.pipeline.unanswered_steps = {1};
+  Request request;
+  request.prompt.assign(50, 1);
+  request.max_new_tokens = 0;  // one step
+  const RequestId id = simulation.submit(request);
+  simulation.run();
+  EXPECT_TRUE(simulation.pipeline_failed);
+  EXPECT_EQ(simulation.now - TimePoint{}, std::chrono::seconds(10));
+  EXPECT_THAT(simulation.outcomes[id].finishes.at(0).status.message(),
+              HasSubstr("step 1 was not answered within 10"));
+}
+
 TEST(Engine, ShortPromptDoesNotWaitForALongOne) {
   PipelineShape shape = shape_of(1, 64);
   shape.step_tokens = 16;

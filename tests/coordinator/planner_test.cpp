@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <limits>
 #include <numeric>
 
@@ -153,11 +154,11 @@ TEST(Planner, SixteenUnlikeWorkersArePlannedQuickly) {
   for (uint32_t i = 0; i < 16; ++i) {
     nodes.push_back(node_of(fmt::format("w{}", i), 200 + i, 5.0 + i));
   }
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: the machine may be busy
   const CostModel cost(model, {64});
   const std::optional<Split> split = find_split(cost, nodes);
   ASSERT_TRUE(split.has_value());
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::clock() - begin, 5 * CLOCKS_PER_SEC);
 }
 
 TEST(Planner, FasterWorkersGetMore) {
@@ -311,7 +312,6 @@ TEST(Planner, SplitIsObeyedToTheLetter) {
   EXPECT_THAT(named->spares, ::testing::ElementsAre("worker-4"));
   EXPECT_THAT(plan_of("10,12,8", 2).status().message(), HasSubstr("3 stages, but there are 2"));
   EXPECT_THAT(plan_of("worker-9:30", 2).status().message(), HasSubstr("worker-9"));
-  EXPECT_THAT(plan_of("worker-1:10,worker-1:20", 2).status().message(), HasSubstr("twice"));
   PlanOptions options;
   options.split = parse_split("28,2", 30).value();
   const auto refused = make_plan(model, equal_nodes(2, 40), options);
@@ -331,6 +331,25 @@ TEST(Planner, BadSplitsAreRefused) {
   EXPECT_TRUE(parse_split("1,2").ok());
   EXPECT_FALSE(parse_split("1,").ok());
   EXPECT_FALSE(parse_split("").ok());
+  EXPECT_THAT(parse_split("w1:10,w1:20", 30).status().message(), HasSubstr("'w1' is named twice"));
+}
+
+TEST(Planner, NodesOfOneNameAreRefused) {
+  std::vector<PlannerNode> nodes = equal_nodes(3);
+  nodes[2].name = "worker-1";
+  const auto plan = make_plan(model_of(30), nodes, {});
+  EXPECT_EQ(plan.status().code(), StatusCode::invalid_argument);
+  EXPECT_THAT(plan.status().message(), HasSubstr("two nodes are named 'worker-1'"));
+}
+
+TEST(Planner, StepsAreGivenSeveralTimesWhatIsPredicted) {
+  auto plan = make_plan(model_of(30), equal_nodes(2), {});
+  ASSERT_TRUE(plan.ok());
+  const double predicted_s = 1 / plan->predicted_tokens_per_s();
+  const double allowance_s = std::chrono::duration<double>(plan->token_allowance()).count();
+  EXPECT_NEAR(allowance_s, 4 * predicted_s, 1e-5);
+  plan->step_time_by_plan = false;
+  EXPECT_EQ(plan->token_allowance(), Duration::zero());
 }
 
 TEST(Planner, TableAndJsonSayTheSame) {

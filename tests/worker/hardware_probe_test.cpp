@@ -2,12 +2,17 @@
 #include "worker/hardware_probe.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstddef>
+#include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "backends/backends.h"
 #include "tests/support/simulated_device.h"
-#include "tests/support/temp_dir.h"
 
 namespace strata::worker {
 namespace {
@@ -27,16 +32,55 @@ TEST(HardwareProbe, ReadsThreePositiveNumbers) {
 TEST(HardwareProbe, ReportsEachDeviceWithTheGivenSpeed) {
   DeviceRegistry registry;
   ASSERT_TRUE(register_all(registry, {}).ok());
-  const test::TempDir folder;
   ProbeRequest request;
   request.speed = DeviceSpeed{1, 2, 3};
-  request.lock_folder = folder.path();
   const auto reports = probe_devices(registry, request);
   ASSERT_TRUE(reports.ok());
   ASSERT_FALSE(reports.value().empty());
   EXPECT_EQ(reports.value()[0].name, "CPU");
   EXPECT_GT(reports.value()[0].memory.total_bytes, 0u);
   EXPECT_EQ(reports.value()[0].speed.int8_ops_per_s, 2);
+}
+
+// Holds the name that a measuring worker holds, as another process would.
+class OtherWorker {
+ public:
+  explicit OtherWorker(const std::string& name) {
+    fd_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    std::memcpy(at.sun_path + 1, name.data(), name.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<const sockaddr*>(&at), size), 0);
+  }
+  ~OtherWorker() { ::close(fd_); }
+
+ private:
+  int fd_ = -1;
+};
+
+TEST(HardwareProbe, WaitsForItsTurnAndStopsWaitingWhenAskedTo) {
+  DeviceRegistry registry;
+  ASSERT_TRUE(register_all(registry, {}).ok());
+  ProbeRequest request;
+  request.turn_name = "strata-probe-test-" + std::to_string(::getpid());
+  std::stop_source stop;
+  request.stop = stop.get_token();
+  {
+    const OtherWorker other(request.turn_name);
+    std::thread stopper([&stop] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      stop.request_stop();
+    });
+    const auto reports = probe_devices(registry, request);
+    stopper.join();
+    EXPECT_EQ(reports.status().code(), StatusCode::cancelled);
+  }
+  // Its own turn: nobody holds the name any more. Two measured rates are numbers.
+  const auto reports = probe_devices(registry, request);
+  ASSERT_TRUE(reports.ok()) << reports.status().to_string();
+  EXPECT_GT(reports.value()[0].speed.read_bytes_per_s, 1e8);
+  EXPECT_GT(reports.value()[0].speed.int8_ops_per_s, 1e8);
 }
 
 TEST(HardwareProbe, ReportsAllDevicesInTheirOrder) {
@@ -49,10 +93,8 @@ TEST(HardwareProbe, ReportsAllDevicesInTheirOrder) {
                     .ok());
   }
   ASSERT_TRUE(register_all(registry, {}).ok());
-  const test::TempDir folder;
   ProbeRequest request;
   request.speed = DeviceSpeed{1, 2, 3};
-  request.lock_folder = folder.path();
   const auto reports = probe_devices(registry, request).value();
   ASSERT_EQ(reports.size(), 3u);
   EXPECT_EQ(reports[0].name, "SIM0");

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <thread>
 
 #include "backends/backends.h"
 #include "runtime/base/mutex.h"
@@ -352,6 +353,86 @@ TEST_F(LocalStageTest, AStepThatFailedElsewhereEndsTheWait) {
   const auto forwarded = frames.wait(2);
   EXPECT_EQ(forwarded[1].plan.rows[0].flags & StepRow::dead, StepRow::dead);
   EXPECT_THAT(forwarded[1].activations, IsEmpty());
+}
+
+TEST_F(LocalStageTest, AFailureRidesInTheFrameToTheTail) {
+  Results tail_results;
+  Results middle_results;
+  const auto tail = stage(kTail, nullptr, &tail_results);
+  const auto middle = stage(kMiddle, tail.get(), &middle_results);
+  Steps steps(kEpoch);
+  StepPlan failed = steps.next();
+  open_slot(failed, 0, 5, 9);
+  add_prompt_row(failed, 0, 5);
+  failed.failure = data_loss("w0: step 1: the weights are gone", "look at the disk");
+  failed.busy_ns = 5;
+  middle->submit({std::move(failed), {}});
+  StepPlan good = steps.next();
+  open_slot(good, 1, 4, 9);
+  add_prompt_row(good, 1, 4);
+  good.busy_ns = 1'000'000'000;
+  middle->submit({std::move(good), std::vector<float>(4 * 128, 0.25F)});
+  const auto all = tail_results.wait(2);
+  EXPECT_EQ(all[0].step_id, 1U);
+  EXPECT_EQ(all[0].status.code(), StatusCode::data_loss);
+  EXPECT_EQ(all[0].status.message(), "w0: step 1: the weights are gone");
+  EXPECT_EQ(all[0].status.hint(), "look at the disk");
+  EXPECT_THAT(all[0].records, IsEmpty());
+  EXPECT_TRUE(all[1].status.ok()) << all[1].status.to_string();
+  EXPECT_EQ(all[1].records.size(), 1U);
+  EXPECT_GT(all[1].busy_ns, 1'000'000'000U) << "what the stages computed adds up";
+  middle->stop();
+  EXPECT_EQ(middle->counters().steps_done, 2U);
+  EXPECT_THAT(middle_results.wait(0), IsEmpty()) << "the stage that failed has told it";
+}
+
+TEST_F(LocalStageTest, AFailureIsToldTwiceAndTheSequenceCanBeClosed) {
+  Results results;
+  const auto three = pipeline({1, 1, 1}, results);
+  Steps steps(kEpoch);
+  StepPlan bad = steps.next();
+  open_slot(bad, 0, 5, 9);
+  add_prompt_row(bad, 0, 5);
+  bad.tokens[2] = 384;
+  three->submit({std::move(bad), {}});
+  StepPlan good = steps.next();
+  open_slot(good, 1, 4, 9);
+  add_prompt_row(good, 1, 4);
+  three->submit({std::move(good), {}});
+  const auto all = results.wait(3);
+  EXPECT_THAT(all[0].status.message(), HasSubstr("token id 384"));
+  EXPECT_EQ(all[1].step_id, 1U) << "the tail's, in its turn";
+  EXPECT_EQ(all[1].status.message(), all[0].status.message());
+  EXPECT_TRUE(all[2].status.ok());
+  EXPECT_EQ(all[2].records.size(), 1U);
+}
+
+TEST_F(LocalStageTest, WaitingForTheTailIsNotComputing) {
+  Results results;
+  Frames frames;
+  const auto head = stage(kHead, &frames, &results);
+  Steps steps(kEpoch);
+  StepPlan first = steps.next();
+  open_slot(first, 0, 5, 9);
+  add_prompt_row(first, 0, 5);
+  head->submit({std::move(first), {}});
+  frames.wait(1);
+  StepPlan second = steps.next();
+  second.budget_ms = 300;
+  add_decode_row(second, 0, 5);
+  head->submit({std::move(second), {}});  // no tail answers
+  while (!head->counters().awaiting_token) std::this_thread::yield();
+  const StageCounters waiting = head->counters();
+  EXPECT_TRUE(waiting.has_step);
+  EXPECT_EQ(waiting.step_id, 2U);
+  EXPECT_EQ(waiting.step_tokens, 1U);
+  results.wait(1);
+  head->stop();
+  const StageCounters after = head->counters();
+  EXPECT_FALSE(after.awaiting_token);
+  EXPECT_FALSE(after.has_step);
+  EXPECT_LT(after.busy_ns - waiting.busy_ns, 200'000'000U);
+  EXPECT_GT(after.progress, waiting.progress);
 }
 
 TEST_F(LocalStageTest, StopsAtOnceWhileItWaits) {

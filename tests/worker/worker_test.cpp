@@ -26,7 +26,8 @@ const std::string kModelPath = STRATA_TEST_DATA "/models/llama.gguf";
 
 std::unique_ptr<coordinator::Coordinator> start_coordinator(uint32_t workers,
                                                             remote::Address listen = {"127.0.0.1",
-                                                                                      0}) {
+                                                                                      0},
+                                                            const std::string& state_folder = {}) {
   static DeviceRegistry* devices = [] {
     auto* registry = new DeviceRegistry();
     EXPECT_TRUE(register_all(*registry, {}).ok());
@@ -40,6 +41,7 @@ std::unique_ptr<coordinator::Coordinator> start_coordinator(uint32_t workers,
   options.tensor_digests = digest.tensors;
   options.token = "secret";
   options.listen = listen;
+  options.state_folder = state_folder;
   options.cluster.profile = coordinator::profile_model(*file, {.kv_type = DType::f32,
                                                                .step_tokens = 64,
                                                                .slots = 4,
@@ -163,6 +165,7 @@ TEST(Worker, LeavesAndIsReplacedByAnother) {
 
 TEST(Worker, WaitsForACoordinatorAndFindsItAgainAfterARestart) {
   const test::TempDir cache;
+  const std::string state = cache.path() + "/state";
   remote::Address address;
   {
     const auto gone = start_coordinator(1);
@@ -171,8 +174,9 @@ TEST(Worker, WaitsForACoordinatorAndFindsItAgainAfterARestart) {
   Running worker(worker_options(address, "one", cache.path()));
   std::vector<int32_t> first;
   for (int round = 0; round < 2; ++round) {
-    const auto coordinator = start_coordinator(1, address);
+    const auto coordinator = start_coordinator(1, address, state);
     ASSERT_TRUE(coordinator->wait_ready(seconds(30))) << coordinator->obstacle().to_string();
+    EXPECT_EQ(coordinator->status().epoch, static_cast<uint64_t>(round) + 1);
     const auto tokens = generate(address, 8);
     ASSERT_TRUE(tokens.ok()) << tokens.status().to_string();
     if (first.empty()) first = tokens.value();
@@ -181,6 +185,26 @@ TEST(Worker, WaitsForACoordinatorAndFindsItAgainAfterARestart) {
     EXPECT_EQ(coordinator->status().nodes[0].memory.received_bytes > 0, round == 0);
   }
   EXPECT_FALSE(worker.has_ended());
+}
+
+TEST(Worker, OfOneClusterIsRefusedByNameByAnother) {
+  const test::TempDir cache;
+  remote::Address address;
+  std::unique_ptr<Running> worker;
+  {
+    const auto ours = start_coordinator(1);
+    address = ours->address();
+    worker = std::make_unique<Running>(worker_options(address, "one", cache.path()));
+    ASSERT_TRUE(ours->wait_ready(seconds(30))) << ours->obstacle().to_string();
+  }
+  const auto theirs = start_coordinator(1, address);
+  const Status ended = worker->ended();
+  EXPECT_EQ(ended.code(), StatusCode::failed_precondition);
+  EXPECT_THAT(ended.message(), HasSubstr("worker 'one' is a member of cluster"));
+  EXPECT_THAT(ended.message(), HasSubstr(theirs->status().cluster_id));
+  // One that belongs to nobody is welcome.
+  const Running fresh(worker_options(address, "one", cache.path()));
+  EXPECT_TRUE(theirs->wait_ready(seconds(30))) << theirs->obstacle().to_string();
 }
 
 TEST(Worker, EndsWithTheReasonWhenItIsRefused) {

@@ -135,12 +135,16 @@ class Scene {
         if (shape_.soft_cap > 0) score = shape_.soft_cap * std::tanh(score / shape_.soft_cap);
         scores.push_back(score);
       }
-      double sum = shape_.sinks ? std::exp(double{TestGraph::floats(sinks_)[head]}) : 0;
-      for (const double score : scores) sum += std::exp(score);
+      // Less the largest, since large scores' exponentials are beyond a double.
+      const double sink = shape_.sinks ? double{TestGraph::floats(sinks_)[head]} : scores.front();
+      const double most = std::max(sink, *std::max_element(scores.begin(), scores.end()));
+      double sum = shape_.sinks ? std::exp(sink - most) : 0;
+      for (double& score : scores) score = std::exp(score - most);
+      for (const double weight : scores) sum += weight;
       for (int64_t i = 0; i < shape_.head_dim_v; ++i) {
         double value = 0;
         for (size_t p = 0; p < scores.size(); ++p) {
-          value += std::exp(scores[p]) / sum *
+          value += scores[p] / sum *
                    double{at(v_, token.seq, from + static_cast<int32_t>(p), head_kv)[i]};
         }
         result.push_back(value);

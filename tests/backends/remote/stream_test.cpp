@@ -60,6 +60,7 @@ class Node final : public PipelineHandler {
   }
   ~Node() override { stop(); }
   void stop() { server_->shutdown(milliseconds(0)); }
+  void expect_cluster(const std::string& id) { receiver_.expect_cluster(id); }
 
   Status on_step(const std::string& from, StepFrame frame) override {
     TRY(check_epoch(frame.plan.epoch, epoch_));
@@ -179,6 +180,50 @@ TEST(Stream, RefusesAWrongToken) {
   EXPECT_EQ(stage.status().code(), StatusCode::unauthenticated);
   EXPECT_THAT(stage.status().message(), HasSubstr("the token is not this cluster's"));
   EXPECT_FALSE(node.closed.take(milliseconds(50)).has_value());
+}
+
+TEST(Stream, RefusesAnotherClusterByItsId) {
+  Node node;
+  node.expect_cluster("c1");
+  RemoteOptions options = node.options();
+  options.cluster_id = "c2";
+  const auto stranger = RemoteStage::connect(options, {});
+  EXPECT_EQ(stranger.status().code(), StatusCode::failed_precondition);
+  EXPECT_THAT(stranger.status().message(),
+              HasSubstr("node-a belongs to cluster c2, and this node to cluster c1"));
+  EXPECT_FALSE(RemoteStage::connect(node.options(), {}).ok()) << "says no cluster";
+  options.cluster_id = "c1";
+  EXPECT_TRUE(RemoteStage::connect(options, {}).ok());
+}
+
+TEST(Stream, StopEndsTheWaitForAConnection) {
+  // Listens, takes no connection, and its backlog is full.
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(fd, 0), 0);
+  ASSERT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  std::stop_source stop;
+  RemoteOptions options;
+  options.address = {"127.0.0.1", ntohs(at.sin_port)};
+  options.peer = "node-b";
+  options.caller = "node-a";
+  options.token = "secret";
+  options.connect_timeout = milliseconds(20'000);
+  options.stop = stop.get_token();
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    stop.request_stop();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const auto stage = RemoteStage::connect(options, {});
+  stopper.join();
+  ::close(fd);
+  EXPECT_EQ(stage.status().code(), StatusCode::cancelled) << stage.status().to_string();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, milliseconds(5000));
 }
 
 TEST(Stream, FencesAnOldEpoch) {
@@ -389,6 +434,49 @@ TEST(HostilePeer, BytesThatAreNoGrpcCloseTheirConnectionOnly) {
     // The server has closed it; a wait that runs into its limit gives EAGAIN.
     EXPECT_TRUE(got == 0 || errno == ECONNRESET) << errno;
     ::close(fd);
+  }
+  expect_alive(node);
+}
+
+TEST(HostilePeer, ManySilentSocketsHarmNobody) {
+  Node node;
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(node.options().address.port);
+  std::vector<int> sockets;
+  for (int i = 0; i < 500; ++i) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0) break;
+    sockets.push_back(fd);
+    ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0) << i;
+    // Every other one begins a handshake and goes no further.
+    if (i % 2 == 0) {
+      ASSERT_GT(::send(fd, "PRI * HTTP/2.0", 14, MSG_NOSIGNAL), 0);
+    }
+  }
+  EXPECT_GT(sockets.size(), 100U);
+  expect_alive(node);
+  for (const int fd : sockets) ::close(fd);
+  expect_alive(node);
+}
+
+TEST(HostilePeer, StreamsThatAreResetAtOnceHarmNobody) {
+  Node node;
+  const Address address = node.options().address;
+  grpc::GenericStub stub(grpc::CreateChannel(address.text(), grpc::InsecureChannelCredentials()));
+  for (int i = 0; i < 2000; ++i) {
+    grpc::ClientContext context;
+    if (i % 2 == 0) add_credentials(context, "secret", "stranger");
+    grpc::CompletionQueue events;
+    const auto call = stub.PrepareCall(&context, "/strata.v1.Stage/Steps", &events);
+    call->StartCall(nullptr);
+    context.TryCancel();
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    for (int event = 0; event < 2; ++event) events.Next(&tag, &ok);
   }
   expect_alive(node);
 }

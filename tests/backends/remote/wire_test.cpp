@@ -39,6 +39,8 @@ StepFrame make_step() {
                     {3, 10, 1, StepRow::input_from_tail | StepRow::sample},
                     {5, 4, 1, StepRow::input_from_tail | StepRow::dead}};
   step.plan.tokens = {11, 12, 13};
+  step.plan.busy_ns = 123'456'789;
+  step.plan.failure = data_loss("a: step 9: the weights are gone", "look at the disk");
   step.activations.assign(4 * 8, 0.5f);  // {8, 4 live tokens}
   return step;
 }
@@ -72,6 +74,9 @@ TEST(Wire, AStepComesBackAsItWas) {
   EXPECT_EQ(plan.rows[2].flags, StepRow::input_from_tail | StepRow::dead);
   EXPECT_EQ(plan.tokens, step.plan.tokens);
   EXPECT_EQ(result.value().activations, step.activations);
+  EXPECT_EQ(plan.busy_ns, 123'456'789u);
+  EXPECT_EQ(plan.failure.code(), StatusCode::data_loss);
+  EXPECT_EQ(plan.failure.hint(), "look at the disk");
 }
 
 TEST(Wire, ARowIsSmall) {
@@ -154,6 +159,7 @@ TEST(Wire, AResultComesBackAsItWas) {
   third.error = data_loss("non-finite logits", "look at the weights");
   third.end = SequenceEnd::error;
   result.records = {first, second, third};
+  result.busy_ns = 77;
   auto frame = to_frame(result);
   ASSERT_TRUE(frame.ok());
   ASSERT_TRUE(check_frame(frame.value()).ok());
@@ -161,6 +167,7 @@ TEST(Wire, AResultComesBackAsItWas) {
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   ASSERT_EQ(back.value().records.size(), 3u);
   const TokenRecord& token = back.value().records[0];
+  EXPECT_EQ(back.value().busy_ns, 77u);
   EXPECT_EQ(token.token, 42);
   EXPECT_EQ(token.end, SequenceEnd::end_token);
   EXPECT_EQ(token.top, first.top);
@@ -208,6 +215,8 @@ Hello make_hello() {
   hello.process_id = 4711;
   hello.held_model_digest = kDigest;
   hello.held_range = {3, 9, false, true};
+  hello.cluster_id = "c1";
+  hello.hop_us = 87.5;
   return hello;
 }
 
@@ -224,6 +233,8 @@ TEST(Wire, AHelloComesBackAsItWas) {
   EXPECT_TRUE(hello.memory_is_stated);
   EXPECT_EQ(hello.held_range, make_hello().held_range);
   EXPECT_EQ(hello.process_id, 4711u);
+  EXPECT_EQ(hello.cluster_id, "c1");
+  EXPECT_EQ(hello.hop_us, 87.5);
 }
 
 TEST(Wire, RefusesAHelloByTheFieldThatIsWrong) {
@@ -237,8 +248,29 @@ TEST(Wire, RefusesAHelloByTheFieldThatIsWrong) {
   EXPECT_THAT(why([](Hello& h) { h.listen_address = "a:0"; }), HasSubstr("listen_address"));
   EXPECT_THAT(why([](Hello& h) { h.host_id = "../x"; }), HasSubstr("the host id"));
   EXPECT_THAT(why([](Hello& h) { h.devices[0].speed.f32_ops_per_s = -1; }), HasSubstr("speed"));
+  EXPECT_THAT(why([](Hello& h) { h.hop_us = -1; }), HasSubstr("hop_us"));
   EXPECT_THAT(why([](Hello& h) { h.held_range = {5, 3, false, false}; }), HasSubstr("[5, 3)"));
   EXPECT_THAT(from_proto(v1::FromWorker()).status().message(), HasSubstr("does not know"));
+}
+
+TEST(Wire, AHeartbeatSaysWhatTheStageDoes) {
+  Heartbeat beat;
+  beat.epoch = 3;
+  beat.progress = 9;
+  beat.activity = StageActivity::awaiting_token;
+  beat.step = 12;
+  beat.step_tokens = 40;
+  beat.busy_ns = 1'000'000;
+  const auto back = from_proto(to_proto(FromWorker(beat)));
+  ASSERT_TRUE(back.ok());
+  const Heartbeat& out = std::get<Heartbeat>(back.value());
+  EXPECT_EQ(out.activity, StageActivity::awaiting_token);
+  EXPECT_EQ(out.step, 12u);
+  EXPECT_EQ(out.step_tokens, 40u);
+  EXPECT_EQ(out.busy_ns, 1'000'000u);
+  v1::FromWorker message = to_proto(FromWorker(beat));
+  message.mutable_heartbeat()->set_activity(3);
+  EXPECT_THAT(from_proto(message).status().message(), HasSubstr("activity 3"));
 }
 
 TEST(Wire, CommandsComeBackAsTheyWere) {
@@ -252,6 +284,7 @@ TEST(Wire, CommandsComeBackAsTheyWere) {
   load.max_step_tokens = 512;
   load.max_sequences = 16;
   load.threads = 2;
+  load.max_outputs = 100;
   const auto back = from_proto(to_proto(ToWorker{5, load}));
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(back.value().command_id, 5u);
@@ -260,6 +293,7 @@ TEST(Wire, CommandsComeBackAsTheyWere) {
   EXPECT_EQ(out.range, load.range);
   EXPECT_EQ(out.blocks_per_group, load.blocks_per_group);
   EXPECT_EQ(out.kv_type, "q8_0");
+  EXPECT_EQ(out.max_outputs, 100u);
 
   StartEpoch start{4, 1, 3, {"b", "127.0.0.1:7001"}, {}};
   const auto started = from_proto(to_proto(ToWorker{6, start}));
@@ -270,6 +304,10 @@ TEST(Wire, CommandsComeBackAsTheyWere) {
   load.range = {0, 1 << 30, false, false};
   EXPECT_THAT(from_proto(to_proto(ToWorker{1, load})).status().message(), HasSubstr("1073741824"));
   load.range = {0, 1, false, false};
+  load.max_outputs = 513;
+  EXPECT_THAT(from_proto(to_proto(ToWorker{1, load})).status().message(),
+              HasSubstr("513 outputs of steps of 512 tokens"));
+  load.max_outputs = 0;
   load.kv_type = "q2";
   EXPECT_THAT(from_proto(to_proto(ToWorker{1, load})).status().message(), HasSubstr("'q2'"));
   start.stage_index = 3;

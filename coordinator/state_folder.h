@@ -1,0 +1,51 @@
+// StateFolder: what a coordinator must not forget when it ends: its cluster's id and the last
+// epoch.
+//
+//   FOLDER/lock          held while the coordinator lives
+//   FOLDER/cluster.json  {"cluster_id": "...", "epoch": 7}, replaced as a whole
+//
+// The id tells workers and peers of one cluster from those of another that uses the same addresses;
+// an epoch that is never used twice fences what is left of a coordinator that was killed.
+//
+// Threads: one caller at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace strata::coordinator {
+
+// 32 random lower-case hex digits.
+std::string random_cluster_id();
+
+class StateFolder {
+ public:
+  // Makes the folder if it is missing, locks it and reads it; a new one gets a random id and
+  // epoch 0. Errors: ALREADY_EXISTS if another process holds it; DATA_LOSS for a file that is not
+  // one of these; those of the system.
+  static Result<std::unique_ptr<StateFolder>> open(const std::string& path);
+  ~StateFolder();
+  StateFolder(const StateFolder&) = delete;
+  StateFolder& operator=(const StateFolder&) = delete;
+
+  const std::string& cluster_id() const { return cluster_id_; }
+  uint64_t epoch() const { return epoch_; }
+  // Returns once it is on the disk.
+  Status save_epoch(uint64_t epoch);
+
+ private:
+  explicit StateFolder(std::string path) : path_(std::move(path)) {}
+  Status lock();
+  Status read();
+  Status write() const;
+
+  const std::string path_;
+  int lock_fd_ = -1;
+  std::string cluster_id_;
+  uint64_t epoch_ = 0;
+};
+
+}  // namespace strata::coordinator
