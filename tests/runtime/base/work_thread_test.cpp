@@ -46,7 +46,7 @@ TEST(WorkThread, DropsWhatWaitsWhenItStops) {
   int ran = 0;
   std::promise<void> begun;
   std::promise<void> go;
-  WorkThread thread(10);
+  WorkThread thread(size_t{1} << 24);  // full only once it is stopped
   thread.post([&] {
     begun.set_value();
     go.get_future().wait();
