@@ -1,0 +1,63 @@
+// AnswerParser: a model's text, as it streams in, into reasoning, content and tool calls.
+//
+// However the text is cut into pieces, the deltas of one kind joined are the same. Arguments are
+// passed on as they come, and joined they are always one JSON value: what the model breaks off or
+// spoils is completed. Text that only looked like a call comes back as content.
+//
+// Threads: externally synchronised; one per answer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/text/answer/tool_format.h"
+
+namespace strata {
+
+struct AnswerDelta {
+  enum class Kind : uint8_t {
+    reasoning,
+    content,
+    call,       // a new call: text is the function's name
+    arguments,  // more of the arguments of the call `index`
+  };
+  Kind kind = Kind::content;
+  std::string text;
+  int32_t index = 0;  // of the call, from 0
+};
+
+struct AnswerOptions {
+  // False: tool_choice "none", or no tools. Calls are then content.
+  bool parse_calls = false;
+  // Names of the tools. Where nothing but a name tells a call from a JSON answer, only these count.
+  std::vector<std::string> tool_names;
+  // Parameters of a tool that are no strings by its schema, as "tool.parameter": for xml.
+  std::vector<std::string> parsed_parameters;
+  // False: reasoning is left in the content, as the model writes it.
+  bool split_reasoning = true;
+  // The prompt ended inside of reasoning, see prompt_opens_reasoning().
+  bool starts_in_reasoning = false;
+};
+
+class AnswerParser {
+ public:
+  AnswerParser(ToolFormat format, AnswerOptions options);
+  ~AnswerParser();
+
+  // The deltas that are certain now; neighbours of one kind are joined.
+  std::vector<AnswerDelta> push(std::string_view text);
+  // The rest, at the end of the answer.
+  std::vector<AnswerDelta> finish();
+
+  // Calls that were begun: the finish reason is then "tool_calls".
+  int32_t calls() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace strata

@@ -1,0 +1,63 @@
+// Readers of one tool call, or of a run of them, in the syntax of a family.
+//
+// Threads: externally synchronised.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runtime/text/answer/delta_sink.h"
+#include "runtime/text/answer/json_scanner.h"
+
+namespace strata {
+
+// Passes an arguments value on as its bytes come; joined, they are one JSON value.
+class ArgumentsWriter {
+ public:
+  // False: the byte belongs to no JSON here; nothing was written.
+  bool feed(char byte, DeltaSink& sink);
+  bool is_done() const { return done_; }
+  bool has_begun() const { return begun_; }
+  // Completes what was begun, or writes {} if nothing was.
+  void finish(DeltaSink& sink);
+
+ private:
+  JsonScanner scanner_;
+  CommaHolder commas_;
+  bool begun_ = false;
+  bool done_ = false;
+};
+
+class CallReader {
+ public:
+  enum class Step : uint8_t {
+    more,
+    done,    // the byte ended the calls
+    ended,   // they had ended before this byte, which is not taken
+    failed,  // this is no call; raw() is content, with the byte
+  };
+  virtual ~CallReader() = default;
+
+  virtual Step feed(char byte, DeltaSink& sink) = 0;
+  // The answer ends here: what was begun is completed. False: it was no call, raw() is content.
+  virtual bool finish(DeltaSink& sink) = 0;
+  // What was read and not passed on as a call.
+  const std::string& raw() const { return raw_; }
+
+ protected:
+  std::string raw_;
+};
+
+// {"name": ..., "arguments": ...}, or a list of them. Keys in any order; "parameters" and a nested
+// "function" object are known too. `end`: the marker behind it, if any. `known_names`: where not
+// empty, other names make it no call.
+std::unique_ptr<CallReader> json_call_reader(std::string end, std::vector<std::string> known_names);
+// NAME[ARGS]{...} after [TOOL_CALLS], or a list as above.
+std::unique_ptr<CallReader> mistral_call_reader();
+// What stands between DeepSeek's markers for all calls of a turn.
+std::unique_ptr<CallReader> deepseek_call_reader();
+// <function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>.
+std::unique_ptr<CallReader> xml_call_reader(std::string end, const AnswerOptions& options);
+
+}  // namespace strata

@@ -1,0 +1,155 @@
+#include "runtime/text/answer/tool_constraint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/utf8.h"
+
+namespace strata {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool is_absent(std::string_view text) { return text.empty() || text == "null"; }
+
+Result<Tool> parse_tool(const Json& entry, size_t index) {
+  const auto wrong = [index](std::string_view what) {
+    return invalid_argument(fmt::format("tools[{}]{}", index, what));
+  };
+  if (!entry.is_object()) return wrong(" is no object");
+  const Json& function = entry.contains("function") ? entry["function"] : entry;
+  if (!function.is_object()) return wrong(".function is no object");
+  if (!function.contains("name") || !function["name"].is_string() ||
+      function["name"].get_ref<const std::string&>().empty()) {
+    return wrong(" has no name");
+  }
+  Tool tool{.name = function["name"], .description = "", .parameters = "{}"};
+  if (function.contains("description") && function["description"].is_string()) {
+    tool.description = function["description"];
+  }
+  if (function.contains("parameters") && !function["parameters"].is_null()) {
+    if (!function["parameters"].is_object()) return wrong(".parameters is no JSON Schema object");
+    tool.parameters = dump(function["parameters"]);
+  }
+  return tool;
+}
+
+// The key of the arguments in the family's JSON.
+std::string_view arguments_key(const ToolFormat& format) {
+  return format.begin == "<|python_tag|>" ? "parameters" : "arguments";
+}
+
+// {"name": NAME, "arguments": SCHEMA} for each tool.
+Json call_schema(const ToolFormat& format, const std::vector<Tool>& tools) {
+  Json any = Json::array();
+  const std::string key(arguments_key(format));
+  for (const Tool& tool : tools) {
+    Json parameters = Json::parse(tool.parameters, nullptr, false);
+    if (!parameters.is_object()) parameters = Json::object();
+    if (!parameters.contains("type")) parameters["type"] = "object";
+    Json properties = Json::object();
+    properties["name"] = {{"const", tool.name}};
+    properties[key] = std::move(parameters);
+    any.push_back({{"type", "object"},
+                   {"properties", std::move(properties)},
+                   {"required", {"name", key}},
+                   {"additionalProperties", false}});
+  }
+  return any.size() == 1 ? any[0] : Json{{"anyOf", any}};
+}
+
+bool writes_json_objects(const ToolFormat& format) {
+  return format.syntax == CallSyntax::json_bare || format.syntax == CallSyntax::json_marked ||
+         format.syntax == CallSyntax::mistral;
+}
+
+}  // namespace
+
+Result<std::vector<Tool>> parse_tools(std::string_view tools_json) {
+  std::vector<Tool> tools;
+  if (is_absent(tools_json)) return tools;
+  const Json list = Json::parse(tools_json, nullptr, false);
+  if (!list.is_array()) return invalid_argument("tools is no JSON list");
+  for (size_t i = 0; i < list.size(); ++i) {
+    Tool tool = TRY(parse_tool(list[i], i));
+    const bool doubled = std::any_of(tools.begin(), tools.end(),
+                                     [&](const Tool& other) { return other.name == tool.name; });
+    if (doubled) {
+      return invalid_argument(
+          fmt::format("tools[{}]: the name '{}' stands twice", i, printable(tool.name)));
+    }
+    tools.push_back(std::move(tool));
+  }
+  return tools;
+}
+
+Result<ToolChoice> parse_tool_choice(std::string_view choice_json, const std::vector<Tool>& tools) {
+  if (is_absent(choice_json)) return ToolChoice{};
+  const Json choice = Json::parse(choice_json, nullptr, false);
+  ToolChoice result;
+  if (choice == "none") {
+    result.kind = ToolChoice::Kind::none;
+  } else if (choice == "required") {
+    result.kind = ToolChoice::Kind::required;
+  } else if (choice.is_object() && choice.contains("function") && choice["function"].is_object() &&
+             choice["function"].contains("name") && choice["function"]["name"].is_string()) {
+    result = {.kind = ToolChoice::Kind::one, .name = choice["function"]["name"]};
+  } else if (choice != "auto") {
+    return invalid_argument(
+        "tool_choice must be \"none\", \"auto\", \"required\" or an object with function.name");
+  }
+  const bool is_there = result.kind != ToolChoice::Kind::one ||
+                        std::any_of(tools.begin(), tools.end(),
+                                    [&](const Tool& tool) { return tool.name == result.name; });
+  if (!is_there) {
+    return invalid_argument(
+        fmt::format("tool_choice names '{}', which is not in tools", printable(result.name)));
+  }
+  if (result.kind == ToolChoice::Kind::required && tools.empty()) {
+    return invalid_argument("tool_choice is \"required\", and there are no tools");
+  }
+  return result;
+}
+
+ToolConstraint tool_constraint(const ToolFormat& format, const std::vector<Tool>& tools,
+                               const ToolChoice& choice) {
+  ToolConstraint constraint;
+  if (tools.empty() || choice.kind == ToolChoice::Kind::none) return constraint;
+  std::vector<Tool> allowed;
+  for (const Tool& tool : tools) {
+    if (choice.kind != ToolChoice::Kind::one || tool.name == choice.name) allowed.push_back(tool);
+  }
+  constraint.from_start = choice.kind != ToolChoice::Kind::automatic;
+  constraint.trigger = format.begin;
+  constraint.end = format.end;
+  for (const Tool& tool : allowed) constraint.argument_schemas.push_back(tool.parameters);
+  if (writes_json_objects(format)) constraint.call_schema = dump(call_schema(format, allowed));
+  return constraint;
+}
+
+AnswerOptions answer_options(const std::vector<Tool>& tools, const ToolChoice& choice) {
+  AnswerOptions options;
+  options.parse_calls = !tools.empty() && choice.kind != ToolChoice::Kind::none;
+  for (const Tool& tool : tools) {
+    options.tool_names.push_back(tool.name);
+    const Json schema = Json::parse(tool.parameters, nullptr, false);
+    if (!schema.is_object() || !schema.contains("properties") ||
+        !schema["properties"].is_object()) {
+      continue;
+    }
+    for (const auto& [name, property] : schema["properties"].items()) {
+      const bool is_text =
+          property.is_object() && property.contains("type") && property["type"] == "string";
+      if (!is_text) options.parsed_parameters.push_back(tool.name + "." + name);
+    }
+  }
+  return options;
+}
+
+}  // namespace strata

@@ -1,0 +1,234 @@
+// Goal: answers of every family become reasoning, content and calls; however the text was cut, and
+// wherever it breaks off, arguments are JSON.
+#include "runtime/text/answer/answer_parser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "runtime/text/answer/tool_constraint.h"
+#include "runtime/text/answer/tool_format.h"
+
+namespace strata {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct Answer {
+  std::string reasoning;
+  std::string content;
+  std::vector<std::pair<std::string, std::string>> calls;
+  bool operator==(const Answer&) const = default;
+};
+
+void take(const std::vector<AnswerDelta>& deltas, Answer& answer) {
+  for (const AnswerDelta& delta : deltas) {
+    switch (delta.kind) {
+      case AnswerDelta::Kind::reasoning:
+        answer.reasoning += delta.text;
+        break;
+      case AnswerDelta::Kind::content:
+        answer.content += delta.text;
+        break;
+      case AnswerDelta::Kind::call:
+        EXPECT_EQ(delta.index, static_cast<int32_t>(answer.calls.size()));
+        answer.calls.emplace_back(delta.text, "");
+        break;
+      case AnswerDelta::Kind::arguments:
+        EXPECT_EQ(delta.index, static_cast<int32_t>(answer.calls.size()) - 1);
+        answer.calls.back().second += delta.text;
+    }
+  }
+}
+
+Answer parse(const ToolFormat& format, const AnswerOptions& options, std::string_view text,
+             size_t piece = 0) {
+  AnswerParser parser(format, options);
+  Answer answer;
+  if (piece == 0) piece = std::max<size_t>(text.size(), 1);
+  for (size_t at = 0; at < text.size(); at += piece)
+    take(parser.push(text.substr(at, piece)), answer);
+  take(parser.finish(), answer);
+  EXPECT_EQ(parser.calls(), static_cast<int32_t>(answer.calls.size()));
+  return answer;
+}
+
+struct Family {
+  std::string name;
+  std::string source;  // enough of a template to know it by
+  std::string text;
+  Answer answer;
+};
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {
+      {"hermes",
+       "<tool_call>",
+       "Let me see.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"], \"b\": "
+       "{}}}\n"
+       "</tool_call>\n<tool_call>\n{\"arguments\": {\"x\": 1}, \"name\": \"g\"}\n</tool_call>",
+       {"", "Let me see.\n\n", {{"f", R"({"a": [1, "}"], "b": {}})"}, {"g", R"({"x": 1})"}}}},
+      {"qwen3",
+       "<tool_call> <think> </think>",
+       "<think>\nhm\n\nso\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": "
+       "{}}\n</tool_call>",
+       {"hm\n\nso", "", {{"f", "{}"}}}},
+      {"llama3",
+       "<|python_tag|>",
+       R"({"name": "f", "parameters": {"q": "a\"b"}})",
+       {"", "", {{"f", R"({"q": "a\"b"})"}}}},
+      {"llama3_tag",
+       "<|python_tag|>",
+       R"(<|python_tag|>{"type": "function", "name": "f", "parameters": {"q": 1.5e3}})",
+       {"", "", {{"f", R"({"q": 1.5e3})"}}}},
+      {"mistral",
+       "[TOOL_CALLS]",
+       R"([TOOL_CALLS] [{"name": "f", "arguments": {"a": 1}}, {"name": "g", "arguments": {}}])",
+       {"", "", {{"f", R"({"a": 1})"}, {"g", "{}"}}}},
+      {"mistral_args",
+       "[TOOL_CALLS] [ARGS]",
+       R"([TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[ARGS]{})",
+       {"", "", {{"f", R"({"a": 1})"}, {"g", "{}"}}}},
+      {"deepseek3",
+       "<｜tool▁calls▁begin｜>",
+       "Ok<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"a\": "
+       "1}\n```"
+       "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>g\n```json\n{}\n```"
+       "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+       {"", "Ok", {{"f", R"({"a": 1})"}, {"g", "{}"}}}},
+      {"deepseek31",
+       "<｜tool▁calls▁begin｜>",
+       "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a\": 1}<｜tool▁call▁end｜>"
+       "<｜tool▁calls▁end｜>",
+       {"", "", {{"f", R"({"a": 1})"}}}},
+      {"qwen_coder",
+       "<tool_call><function=",
+       "<tool_call>\n<function=f>\n<parameter=q>\na \"b\"\nc\n</parameter>\n<parameter=n>\n5\n"
+       "</parameter>\n</function>\n</tool_call>",
+       {"", "", {{"f", R"({"q": "a \"b\"\nc", "n": 5})"}}}},
+      {"gpt_oss",
+       "<|channel|><|message|>",
+       "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
+       "to=functions.f <|constrain|>json<|message|>{\"a\": 1}<|call|>",
+       {"hm", "", {{"f", R"({"a": 1})"}}}},
+      {"gpt_oss_final",
+       "<|channel|><|message|>",
+       "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Hi < "
+       "you",
+       {"hm", "Hi < you", {}}},
+      {"generic_list",
+       "",
+       R"([{"name": "f", "arguments": "{\"a\": 1}"}, {"function": {"name": "g", "arguments": {"b": 2}}}])",
+       {"", "", {{"f", R"({"a": 1})"}, {"g", R"({"b": 2})"}}}},
+      {"granite",
+       "<|tool_call|>",
+       R"(<|tool_call|>[{"name": "f", "arguments": {"a": 1}}])",
+       {"", "", {{"f", R"({"a": 1})"}}}},
+  };
+  return all;
+}
+
+AnswerOptions with_tools() {
+  AnswerOptions options;
+  options.parse_calls = true;
+  options.tool_names = {"f", "g"};
+  options.parsed_parameters = {"f.n"};
+  return options;
+}
+
+TEST(AnswerParser, KnowsEachFamilysCalls) {
+  for (const Family& family : families()) {
+    const ToolFormat format = tool_format_of(family.source, true);
+    const Answer answer = parse(format, with_tools(), family.text);
+    EXPECT_EQ(answer.reasoning, family.answer.reasoning) << family.name;
+    EXPECT_EQ(answer.content, family.answer.content) << family.name;
+    EXPECT_EQ(answer.calls, family.answer.calls) << family.name;
+  }
+}
+
+TEST(AnswerParser, NoCutMatters) {
+  for (const Family& family : families()) {
+    const ToolFormat format = tool_format_of(family.source, true);
+    for (size_t piece = 1; piece < 12; ++piece) {
+      EXPECT_EQ(parse(format, with_tools(), family.text, piece),
+                parse(format, with_tools(), family.text))
+          << family.name << " in pieces of " << piece;
+    }
+  }
+}
+
+TEST(AnswerParser, ArgumentsAreJsonWhereverTheAnswerBreaksOff) {
+  for (const Family& family : families()) {
+    const ToolFormat format = tool_format_of(family.source, true);
+    for (size_t length = 0; length <= family.text.size(); ++length) {
+      const Answer answer = parse(format, with_tools(), family.text.substr(0, length));
+      for (const auto& [name, arguments] : answer.calls) {
+        EXPECT_TRUE(nlohmann::json::accept(arguments))
+            << family.name << " to " << length << ": " << arguments;
+      }
+    }
+  }
+}
+
+TEST(AnswerParser, WhatOnlyLooksLikeACallIsContent) {
+  const ToolFormat bare = tool_format_of("", false);
+  for (const char* text : {R"({"a": 1})", R"({"name": "unknown", "arguments": {}})", "{broken",
+                           "[1, 2]", R"({"name": "f")", "[]", "{", "x {\"name\": \"f\"}"}) {
+    EXPECT_EQ(parse(bare, with_tools(), text), (Answer{"", text, {}})) << text;
+  }
+  const ToolFormat hermes = tool_format_of("<tool_call>", true);
+  for (const char* text :
+       {"<tool_call>no", "a < b <tool_ca", "<tool_call>{\"x\": 1}</tool_call>"}) {
+    EXPECT_EQ(parse(hermes, with_tools(), text).content, text);
+  }
+  EXPECT_EQ(parse(hermes, {}, families()[0].text).content, families()[0].text) << "no tools";
+}
+
+TEST(AnswerParser, ReasoningThatThePromptBegan) {
+  const ToolFormat format = tool_format_of("<think></think>", false);
+  EXPECT_TRUE(prompt_opens_reasoning(format, "<|im_start|>assistant\n<think>\n"));
+  EXPECT_FALSE(prompt_opens_reasoning(format, "<think>\n\n</think>\n\n"));
+  AnswerOptions options;
+  options.starts_in_reasoning = true;
+  EXPECT_EQ(parse(format, options, "hm\n</think>\n\nHi"), (Answer{"hm", "Hi", {}}));
+  EXPECT_EQ(parse(format, options, "never ends"), (Answer{"never ends", "", {}}));
+  options.starts_in_reasoning = false;
+  EXPECT_EQ(parse(format, options, "\n<think>a</think>b<think>c"), (Answer{"a", "b<think>c", {}}));
+  options.split_reasoning = false;
+  EXPECT_EQ(parse(format, options, "<think>a</think> b").content, "<think>a</think> b");
+}
+
+TEST(ToolChoice, IsReadAndChecked) {
+  const auto tools = parse_tools(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+           "properties": {"q": {"type": "string"}, "n": {"type": "integer"}}}}}, {"name": "g"}])");
+  ASSERT_TRUE(tools.ok());
+  EXPECT_EQ(parse_tool_choice("", tools.value()).value().kind, ToolChoice::Kind::automatic);
+  EXPECT_EQ(parse_tool_choice(R"("none")", tools.value()).value().kind, ToolChoice::Kind::none);
+  const ToolChoice one =
+      parse_tool_choice(R"({"type": "function", "function": {"name": "g"}})", tools.value())
+          .value();
+  EXPECT_EQ(one.name, "g");
+  EXPECT_THAT(parse_tool_choice(R"({"function": {"name": "h"}})", tools.value()).status().message(),
+              HasSubstr("'h', which is not in tools"));
+  EXPECT_THAT(parse_tool_choice("5", tools.value()).status().message(), HasSubstr("tool_choice"));
+  EXPECT_THAT(parse_tools(R"([{"name": "f"}, {"name": "f"}])").status().message(),
+              HasSubstr("tools[1]"));
+  EXPECT_THAT(parse_tools(R"([{}])").status().message(), HasSubstr("tools[0] has no name"));
+  EXPECT_THAT(answer_options(tools.value(), {}).parsed_parameters, ElementsAre("f.n"));
+  EXPECT_FALSE(
+      answer_options(tools.value(), {.kind = ToolChoice::Kind::none, .name = ""}).parse_calls);
+  const ToolConstraint constraint =
+      tool_constraint(tool_format_of("<tool_call>", true), tools.value(), one);
+  EXPECT_TRUE(constraint.from_start);
+  EXPECT_EQ(constraint.trigger, "<tool_call>");
+  EXPECT_EQ(constraint.call_schema,
+            R"({"type":"object","properties":{"name":{"const":"g"},"arguments":{"type":"object"}},)"
+            R"("required":["name","arguments"],"additionalProperties":false})");
+}
+
+}  // namespace
+}  // namespace strata
