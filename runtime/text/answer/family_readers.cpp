@@ -17,6 +17,16 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1));
 }
 
+// By our own scanner: the library takes a NUL for the end of the text.
+bool is_json_value(std::string_view text) {
+  JsonScanner scanner;
+  for (const char byte : text) {
+    const JsonScanner::Step step = scanner.feed(byte);
+    if (step == JsonScanner::Step::refused || step == JsonScanner::Step::ended) return false;
+  }
+  return scanner.is_complete();
+}
+
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= 256 &&
          std::all_of(text.begin(), text.end(), [](unsigned char c) {
@@ -177,11 +187,12 @@ class XmlReader final : public CallReader {
     if (value.ends_with('\n')) value.pop_back();
     const bool parse =
         std::find(parsed_.begin(), parsed_.end(), name_ + "." + key) != parsed_.end();
-    const bool is_json = parse && Json::accept(value);
+    const bool is_json = parse && is_json_value(trimmed(value));
     const auto quoted = [](const std::string& text) {
       return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
     };
-    sink.arguments((any_ ? ", " : "") + quoted(key) + ": " + (is_json ? value : quoted(value)));
+    sink.arguments((any_ ? ", " : "") + quoted(key) + ": " +
+                   (is_json ? trimmed(value) : quoted(value)));
     any_ = true;
   }
 

@@ -318,7 +318,7 @@ Result<bool> contains(Runtime& runtime, const Value& container, const Value& ite
   Iterator* iterator = TRY(iterate(runtime, container));
   Value candidate;
   while (TRY(iterator->next(runtime, candidate))) {
-    if (equals(candidate, item)) return true;
+    if (TRY(equal(runtime, candidate, item))) return true;
   }
   return false;
 }

@@ -54,8 +54,7 @@ Result<Value> sequence_count(Runtime& runtime, const Value& self, CallArguments&
   const Bound bound = TRY(bind(runtime, arguments, {"count", {"value"}, 1}));
   int64_t count = 0;
   for (const Value& item : self.elements()) {
-    TRY(runtime.charge());
-    if (equals(item, bound[0])) ++count;
+    if (TRY(equal(runtime, item, bound[0]))) ++count;
   }
   return Value(count);
 }
@@ -69,8 +68,7 @@ Result<Value> sequence_index(Runtime& runtime, const Value& self, CallArguments&
   const int64_t start = clamp(TRY(integer_argument(runtime, bound, 1, 0, "start")));
   const int64_t stop = clamp(TRY(integer_argument(runtime, bound, 2, size, "stop")));
   for (int64_t i = start; i < stop; ++i) {
-    TRY(runtime.charge());
-    if (equals(self.elements()[static_cast<size_t>(i)], bound[0])) return Value(i);
+    if (TRY(equal(runtime, self.elements()[static_cast<size_t>(i)], bound[0]))) return Value(i);
   }
   return runtime.error(
       fmt::format("{} is not in {}", short_repr(runtime, bound[0]), self.type_name()));

@@ -13,6 +13,13 @@ using Kind = Value::Kind;
 
 // Values nest as deep as JSON input may (json_value.h) and a little more.
 constexpr int kDepthMax = 300;
+// Elements that one comparison may look at. Values whose parts are shared (x = [x, x], again and
+// again) have more than the memory that they take.
+constexpr size_t kWorkMax = 2'000'000;
+constexpr size_t kKeyWorkMax = 100'000;
+// Of hashes: enough to tell keys apart.
+constexpr int kHashDepthMax = 8;
+constexpr size_t kHashWorkMax = 1000;
 
 std::partial_ordering compare_numbers(const Value& a, const Value& b) {
   if (a.is_integer() && b.is_integer()) {
@@ -34,17 +41,19 @@ std::partial_ordering compare_numbers(const Value& a, const Value& b) {
   return a.real() <=> b.real();
 }
 
-bool equals_to_depth(const Value& a, const Value& b, int depth);
+bool equals_to_depth(const Value& a, const Value& b, int depth, size_t& work);
 
-bool all_equal(const std::vector<Value>& a, const std::vector<Value>& b, int depth) {
+bool all_equal(const std::vector<Value>& a, const std::vector<Value>& b, int depth, size_t& work) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
-    if (!equals_to_depth(a[i], b[i], depth)) return false;
+    if (!equals_to_depth(a[i], b[i], depth, work)) return false;
   }
   return true;
 }
 
-bool equals_to_depth(const Value& a, const Value& b, int depth) {
+bool equals_to_depth(const Value& a, const Value& b, int depth, size_t& work) {
+  if (work == 0) return false;
+  --work;
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind() || depth > kDepthMax) return false;
   switch (a.kind()) {
@@ -55,14 +64,14 @@ bool equals_to_depth(const Value& a, const Value& b, int depth) {
       return a.text() == b.text() || a.bytes() == b.bytes();
     case Kind::list:
     case Kind::tuple:
-      return a.address() == b.address() || all_equal(a.elements(), b.elements(), depth + 1);
+      return a.address() == b.address() || all_equal(a.elements(), b.elements(), depth + 1, work);
     case Kind::dict: {
       const Dict& left = *a.dict();
       const Dict& right = *b.dict();
       if (left.entries.size() != right.entries.size()) return false;
       for (const auto& [key, value] : left.entries) {
         const Value* other = right.find(key);
-        if (other == nullptr || !equals_to_depth(value, *other, depth + 1)) return false;
+        if (other == nullptr || !equals_to_depth(value, *other, depth + 1, work)) return false;
       }
       return true;
     }
@@ -75,11 +84,7 @@ uint64_t mix(uint64_t seed, uint64_t more) {
   return (std::rotl(seed, 5) ^ more) * 0x9E3779B97F4A7C15u;
 }
 
-}  // namespace
-
-bool equals(const Value& a, const Value& b) { return equals_to_depth(a, b, 0); }
-
-std::optional<uint64_t> hash_of(const Value& value) {
+std::optional<uint64_t> hash_to_depth(const Value& value, int depth, size_t& work) {
   switch (value.kind()) {
     case Kind::boolean:
     case Kind::integer:
@@ -91,10 +96,11 @@ std::optional<uint64_t> hash_of(const Value& value) {
       return std::hash<std::string_view>()(value.bytes());
     case Kind::tuple: {
       uint64_t hash = value.tuple()->items.size();
+      if (depth >= kHashDepthMax) return hash;
       for (const Value& item : value.tuple()->items) {
-        const auto part = item.is(Kind::tuple) && item.tuple()->items.size() > 8
-                              ? std::optional<uint64_t>(item.tuple()->items.size())
-                              : hash_of(item);
+        if (work == 0) break;
+        --work;
+        const std::optional<uint64_t> part = hash_to_depth(item, depth + 1, work);
         if (!part) return std::nullopt;
         hash = mix(hash, *part);
       }
@@ -113,6 +119,29 @@ std::optional<uint64_t> hash_of(const Value& value) {
   return std::nullopt;
 }
 
+}  // namespace
+
+bool equals(const Value& a, const Value& b) {
+  size_t work = kKeyWorkMax;
+  return equals_to_depth(a, b, 0, work);
+}
+
+Result<bool> equal(Runtime& runtime, const Value& a, const Value& b) {
+  if (a.is_string() && b.is_string()) {
+    TRY(runtime.charge_bytes(std::min(a.bytes().size(), b.bytes().size())));
+  }
+  size_t work = kWorkMax;
+  const bool result = equals_to_depth(a, b, 0, work);
+  TRY(runtime.charge(kWorkMax - work));
+  if (work == 0) return runtime.exhausted(fmt::format("{} steps for one comparison", kWorkMax));
+  return result;
+}
+
+std::optional<uint64_t> hash_of(const Value& value) {
+  size_t work = kHashWorkMax;
+  return hash_to_depth(value, 0, work);
+}
+
 Result<std::partial_ordering> compare(Runtime& runtime, const Value& a, const Value& b,
                                       std::string_view operator_name) {
   const DepthGuard guard(runtime);
@@ -129,8 +158,8 @@ Result<std::partial_ordering> compare(Runtime& runtime, const Value& a, const Va
     const std::vector<Value>& left = a.elements();
     const std::vector<Value>& right = b.elements();
     for (size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
-      TRY(runtime.charge());
-      if (!equals(left[i], right[i])) return compare(runtime, left[i], right[i], operator_name);
+      const bool same = TRY(equal(runtime, left[i], right[i]));
+      if (!same) return compare(runtime, left[i], right[i], operator_name);
     }
     return std::partial_ordering(left.size() <=> right.size());
   }

@@ -10,11 +10,15 @@
 
 namespace strata::jinja {
 
-// Numbers by value (1 == 1.0 == True), containers by elements. Nesting beyond a fixed depth counts
-// as different; objects are equal to themselves only.
+// Numbers by value (1 == 1.0 == True), containers by elements; objects are equal to themselves
+// only. Errors: RESOURCE_EXHAUSTED for values that share parts so often that the work has no end.
+Result<bool> equal(Runtime& runtime, const Value& a, const Value& b);
+// The same for keys and small values. Beyond a fixed depth or amount of work they count as
+// different.
 bool equals(const Value& a, const Value& b);
 
-// None if the value cannot be a key: lists and dictionaries, and tuples with one in them.
+// None if the value cannot be a key: lists and dictionaries, and tuples with one in them. Looks at
+// the outer levels of tuples only.
 std::optional<uint64_t> hash_of(const Value& value);
 
 // Errors: as Python's TypeError for values that have no order, and for undefined ones.

@@ -190,9 +190,9 @@ Result<Value> Evaluator::evaluate_unary(const Expression& node, Scope& scope) {
 Result<bool> Evaluator::holds(Operation comparison, const Value& left, const Value& right) {
   switch (comparison) {
     case Operation::equal:
-      return equals(left, right);
+      return equal(runtime_, left, right);
     case Operation::not_equal:
-      return !equals(left, right);
+      return !TRY(equal(runtime_, left, right));
     case Operation::in:
       return contains(runtime_, right, left);
     case Operation::not_in:

@@ -23,7 +23,7 @@ struct LoopMethod final : Special {
       return arguments.positional[index];
     }
     const Value value = runtime.tuple(arguments.positional);
-    if (loop->last_changed && equals(*loop->last_changed, value)) return Value(false);
+    if (loop->last_changed && TRY(equal(runtime, *loop->last_changed, value))) return Value(false);
     loop->last_changed = value;
     return Value(true);
   }

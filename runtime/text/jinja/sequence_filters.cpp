@@ -192,7 +192,7 @@ Result<Value> groupby_filter(Runtime& runtime, const Value& input, CallArguments
   for (size_t begin = 0; begin < keyed.size();) {
     size_t end = begin;
     std::vector<Value> members;
-    while (end < keyed.size() && equals(keyed[end].key, keyed[begin].key)) {
+    while (end < keyed.size() && TRY(equal(runtime, keyed[end].key, keyed[begin].key))) {
       members.push_back(keyed[end++].item);
     }
     const Value name = TRY(follow_path(runtime, keyed[begin].item, bound[0], fallback));

@@ -62,6 +62,7 @@ Result<Value> partition(Runtime& runtime, const Value& self, CallArguments& argu
   if (separator->bytes.empty()) return runtime.error("empty separator");
   const Text& text = *self.text();
   const size_t size = text.bytes.size();
+  if (last) TRY(charge_backward_search(runtime, text, *separator));
   const std::optional<size_t> found = find_text(text, *separator, 0, size, last);
   const Value nothing = TRY(runtime.slice(text, 0, 0));
   if (!found) {
@@ -112,6 +113,7 @@ Result<Value> find_method(Runtime& runtime, const Value& self, CallArguments& ar
   size_t end = 0;
   const Text& text = *self.text();
   TRY(runtime.charge_bytes(text.bytes.size()));
+  if (last) TRY(charge_backward_search(runtime, text, *wanted));
   if (TRY(window(runtime, text, bound, begin, end))) {
     const std::optional<size_t> found = find_text(text, *wanted, begin, end, last);
     if (found) {

@@ -79,9 +79,9 @@ Result<bool> divisible_by(Runtime& runtime, const Value& input, CallArguments& a
 }
 
 template <bool wanted>
-Result<bool> equal(Runtime& runtime, const Value& input, CallArguments& arguments) {
+Result<bool> equality(Runtime& runtime, const Value& input, CallArguments& arguments) {
   const Bound bound = TRY(bind(runtime, arguments, {"eq", {"other"}, 1}));
-  return equals(input, bound[0]) == wanted;
+  return TRY(equal(runtime, input, bound[0])) == wanted;
 }
 
 enum class Order : uint8_t { less, less_equal, greater, greater_equal };
@@ -112,7 +112,8 @@ Result<bool> same_as(Runtime& runtime, const Value& input, CallArguments& argume
   const Bound bound = TRY(bind(runtime, arguments, {"sameas", {"other"}, 1}));
   if (input.kind() != bound[0].kind()) return false;
   const void* address = input.address();
-  return address != nullptr ? address == bound[0].address() : equals(input, bound[0]);
+  if (address != nullptr) return address == bound[0].address();
+  return equal(runtime, input, bound[0]);
 }
 
 Result<bool> filter_exists(Runtime& runtime, const Value& input, CallArguments& arguments) {
@@ -131,18 +132,18 @@ struct Entry {
 };
 
 constexpr Entry kTests[] = {
-    {"!=", equal<false>},
+    {"!=", equality<false>},
     {"<", ordered<Order::less>},
     {"<=", ordered<Order::less_equal>},
-    {"==", equal<true>},
+    {"==", equality<true>},
     {">", ordered<Order::greater>},
     {">=", ordered<Order::greater_equal>},
     {"boolean", plain<is_boolean>},
     {"callable", plain<is_callable>},
     {"defined", plain<is_defined>},
     {"divisibleby", divisible_by},
-    {"eq", equal<true>},
-    {"equalto", equal<true>},
+    {"eq", equality<true>},
+    {"equalto", equality<true>},
     {"escaped", plain<is_escaped>},
     {"even", even},
     {"false", plain<is_false>},
@@ -159,7 +160,7 @@ constexpr Entry kTests[] = {
     {"lower", cased<is_lower>},
     {"lt", ordered<Order::less>},
     {"mapping", plain<is_mapping>},
-    {"ne", equal<false>},
+    {"ne", equality<false>},
     {"none", plain<is_none>},
     {"number", plain<is_number>},
     {"odd", odd},

@@ -81,18 +81,25 @@ void append_character_cased(const Text& text, const Character& c, Case wanted, b
 
 }  // namespace
 
+Status charge_backward_search(Runtime& runtime, const Text& text, const Text& wanted) {
+  return runtime.charge(1 + text.bytes.size() / 64 * (1 + wanted.bytes.size()));
+}
+
 Result<Value> strip(Runtime& runtime, const Text& text, const Text* characters, bool left,
                     bool right) {
   const StripSet set(characters);
+  const uint64_t set_cost = characters == nullptr ? 0 : 1 + characters->bytes.size() / 64;
   size_t begin = 0;
   size_t end = text.bytes.size();
   while (left && begin < end) {
     const Character c = character_at(text.bytes, begin);
+    TRY(runtime.charge(set_cost));
     if (!set.has(text.bytes, c)) break;
     begin += c.length;
   }
   while (right && end > begin) {
     const Character c = character_before(text.bytes, end);
+    TRY(runtime.charge(set_cost));
     if (!set.has(text.bytes, c)) break;
     end = c.begin;
   }
@@ -106,6 +113,7 @@ Result<Value> split(Runtime& runtime, const Text& text, const Text* separator, i
                       : split_on_spaces(runtime, text, splits_max);
   }
   if (separator->bytes.empty()) return runtime.error("empty separator");
+  if (from_right) TRY(charge_backward_search(runtime, text, *separator));
   std::vector<Value> parts;
   size_t begin = 0;
   size_t end = text.bytes.size();

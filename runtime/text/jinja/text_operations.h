@@ -48,6 +48,9 @@ Result<Value> pad(Runtime& runtime, const Text& text, int64_t width, std::string
 // The texts with the separator between them.
 Result<Value> join(Runtime& runtime, const Text& separator, const std::vector<TextRef>& parts);
 
+// A search from the right compares at each place: counts that work beforehand.
+Status charge_backward_search(Runtime& runtime, const Text& text, const Text& wanted);
+
 // Byte offset of the first, or last, place of `wanted` in bytes [begin, end).
 std::optional<size_t> find_text(const Text& text, const Text& wanted, size_t begin, size_t end,
                                 bool last);

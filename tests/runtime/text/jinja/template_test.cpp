@@ -79,6 +79,14 @@ TEST(Template, EveryTemplateEnds) {
       "{% set ns = namespace(g=[1]) %}{% for i in range(5000) %}{% set ns.g = ns.g|map('abs') %}"
       "{% endfor %}{{ ns.g|list }}",
       "{% set n = namespace() %}{% set n.n = n %}{{ n }}",
+      "{% set n = namespace(t=()) %}{% for i in range(9999) %}{% set n.t = (n.t,) %}{% endfor %}"
+      "{{ {n.t: 1} }}",
+      "{% set n = namespace(a=[1], b=[1]) %}{% for i in range(99) %}{% set n.a = [n.a, n.a] %}"
+      "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a == n.b }}{{ n.a in [n.b] }}",
+      "{% set n = namespace(a=(1,)) %}{% for i in range(99) %}{% set n.a = (n.a, n.a) %}{% endfor "
+      "%}"
+      "{{ {n.a: 1} }}{{ [n.a]|unique|list }}",
+      "{% set s = 'a' * 500000 %}{{ s.rfind('a' * 200000 ~ 'b') }}",
       std::string(100'000, '(') + std::string(100'000, ')'),
       "{{ " + std::string(100'000, '(') + "1" + std::string(100'000, ')') + " }}",
       "{{ " + std::string(100'000, '[') + " }}",
