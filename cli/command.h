@@ -24,6 +24,7 @@ struct CommandContext {
   // The chosen command's work. Errors are printed by main: as "error: message" and "hint: ..." on
   // standard error, or as one JSON object when `json` is set.
   std::function<Status()> run;
+  int exit_code = exit_ok;  // of a command that answers "no" without having failed
   bool json = false;      // the chosen command was asked for --json
   std::string log_level;  // empty: info, and with --json off
 

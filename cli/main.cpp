@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/coordinator.h"
 #include "cli/eval.h"
+#include "cli/grammar.h"
 #include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/ps.h"
@@ -39,6 +40,7 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   add_inspect_command(app, context);
   add_tokenize_command(app, context);
   add_template_command(app, context);
+  add_grammar_command(app, context);
 }
 
 // `strata help` and `strata help run` as `--help` and `run --help`.
@@ -75,7 +77,7 @@ int run_chosen(const CommandContext& context) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     return finish(unavailable("the output could not be written in full"), context.json, exit_error);
   }
-  return exit_ok;
+  return context.exit_code;
 }
 
 int run(int argc, char** argv) {

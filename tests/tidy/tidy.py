@@ -16,7 +16,7 @@ MAX_FUNCTION_LINES = 70
 MAX_COLUMNS = 100
 
 # What a folder may include of the project's own, beside itself. Arrows point down only.
-RUNTIME_ORDER = ["base", "tensor", "graph", "memory", "device", "sched", "gguf", "sampling", "model", "text"]
+RUNTIME_ORDER = ["base", "tensor", "graph", "memory", "device", "sched", "gguf", "sampling", "model", "text", "grammar"]
 ARROWS = {
     "runtime/base": [],
     "runtime/tensor": ["runtime/base"],
@@ -27,6 +27,7 @@ ARROWS = {
     "runtime/gguf": ["runtime/base", "runtime/tensor"],
     "runtime/sampling": ["runtime/base"],
     "runtime/text": ["runtime/base", "runtime/tensor", "runtime/gguf"],
+    "runtime/grammar": ["runtime/base", "runtime/gguf", "runtime/sampling", "runtime/text"],
     "runtime/model": ["runtime"],
     "backends/cpu": ["runtime"],
     "backends/cuda": ["runtime"],

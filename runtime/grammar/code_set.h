@@ -1,0 +1,58 @@
+// Sets of code points, as sorted ranges: what a character class of a grammar matches.
+//
+// A code point is a Unicode scalar value: surrogates are in no set, since no UTF-8 text holds one.
+// Threads: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace strata::grammar {
+
+inline constexpr uint32_t kCodeMax = 0x10FFFF;
+inline constexpr uint32_t kSurrogateFirst = 0xD800;
+inline constexpr uint32_t kSurrogateLast = 0xDFFF;
+
+// Inclusive on both ends.
+struct CodeRange {
+  uint32_t first = 0;
+  uint32_t last = 0;
+  bool operator==(const CodeRange&) const = default;
+};
+
+class CodeSet {
+ public:
+  CodeSet() = default;
+  CodeSet(std::initializer_list<CodeRange> ranges);
+  static const CodeSet& all();
+  static CodeSet of(uint32_t code) { return CodeSet({{code, code}}); }
+
+  void add(uint32_t first, uint32_t last);
+  void add(const CodeSet& other);
+  CodeSet complement() const;
+
+  bool contains(uint32_t code) const;
+  bool empty() const { return ranges_.empty(); }
+  // Disjoint, not adjacent, ascending.
+  const std::vector<CodeRange>& ranges() const { return ranges_; }
+  bool operator==(const CodeSet&) const = default;
+
+ private:
+  void normalise();
+  std::vector<CodeRange> ranges_;
+};
+
+// ECMA-262's \d, \w, \s and '.' (all but line ends).
+const CodeSet& digit_codes();
+const CodeSet& word_codes();
+const CodeSet& space_codes();
+const CodeSet& line_codes();
+
+// The code points of a Unicode general category, one or two letters such as "L" or "Lu".
+// Errors: INVALID_ARGUMENT for another name.
+Result<CodeSet> category_codes(std::string_view name);
+
+}  // namespace strata::grammar

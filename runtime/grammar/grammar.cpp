@@ -1,0 +1,144 @@
+#include "runtime/grammar/grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/utf8.h"
+#include "runtime/grammar/byte_emitter.h"
+#include "runtime/grammar/gbnf.h"
+#include "runtime/grammar/regex.h"
+
+namespace strata::grammar {
+namespace {
+
+// Whether the start leads to an accepting state without calls of rules that never end.
+bool can_end(const CharDfa& dfa, const std::vector<bool>& productive) {
+  if (dfa.empty()) return false;
+  std::vector<bool> reached(dfa.states.size());
+  std::vector<uint32_t> work = {0};
+  reached[0] = true;
+  while (!work.empty()) {
+    const CharDfa::State& state = dfa.states[work.back()];
+    work.pop_back();
+    if (state.label != 0) return true;
+    for (const CharDfa::Edge& edge : state.edges) {
+      const bool passable = edge.first < kCallBase || productive[edge.first - kCallBase];
+      if (!passable || reached[edge.target]) continue;
+      reached[edge.target] = true;
+      work.push_back(edge.target);
+    }
+  }
+  return false;
+}
+
+// One edge for each called rule, and none for rules that match nothing.
+void prune_calls(CharDfa& dfa, const std::vector<bool>& productive) {
+  for (CharDfa::State& state : dfa.states) {
+    std::vector<CharDfa::Edge> edges;
+    for (const CharDfa::Edge& edge : state.edges) {
+      if (edge.first < kCallBase) {
+        edges.push_back(edge);
+        continue;
+      }
+      for (uint32_t letter = edge.first; letter <= edge.last; ++letter) {
+        if (productive[letter - kCallBase]) edges.push_back({letter, letter, edge.target});
+      }
+    }
+    state.edges = std::move(edges);
+  }
+  minimise(dfa);
+}
+
+Result<std::shared_ptr<const Pda>> assemble(std::vector<CharDfa> rules,
+                                            const std::vector<std::string>& names) {
+  std::vector<bool> productive(rules.size());
+  // Letters of calls that were joined into one range are taken apart first.
+  for (CharDfa& dfa : rules) {
+    for (CharDfa::State& state : dfa.states) {
+      std::vector<CharDfa::Edge> edges;
+      for (const CharDfa::Edge& edge : state.edges) {
+        const uint32_t step = edge.first < kCallBase ? edge.last - edge.first + 1 : 1;
+        for (uint32_t letter = edge.first; letter <= edge.last; letter += step) {
+          edges.push_back({letter, letter + step - 1, edge.target});
+        }
+      }
+      state.edges = std::move(edges);
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t rule = 0; rule < rules.size(); ++rule) {
+      if (productive[rule] || !can_end(rules[rule], productive)) continue;
+      productive[rule] = true;
+      changed = true;
+    }
+  }
+  if (!productive[0]) {
+    return invalid_argument("the grammar matches no text: 'root' has no way to end");
+  }
+  auto pda = std::make_shared<Pda>();
+  for (size_t rule = 0; rule < rules.size(); ++rule) pda->rules.push_back(0);
+  for (size_t rule = 0; rule < rules.size(); ++rule) {
+    if (!productive[rule]) rules[rule].states.clear();
+    prune_calls(rules[rule], productive);
+    if (rules[rule].empty()) {
+      pda->rules[rule] = pda->add_state();
+      continue;
+    }
+    const std::vector<StateId> states = emit(rules[rule], Spelling::plain, 0, *pda);
+    if (states.size() != rules[rule].states.size() || pda->states.size() > kPdaStatesMax) break;
+    for (size_t s = 0; s < states.size(); ++s) {
+      pda->states[states[s]].accepts = rules[rule].states[s].label != 0;
+    }
+    pda->rules[rule] = states[0];
+  }
+  TRY(finish(*pda, names));
+  return std::shared_ptr<const Pda>(std::move(pda));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Pda>> compile_gbnf(std::string_view text) {
+  ExprPool pool;
+  const GbnfRules rules = TRY(parse_gbnf(text, pool));
+  Budget budget;
+  std::vector<CharDfa> automata;
+  for (size_t rule = 0; rule < rules.bodies.size(); ++rule) {
+    automata.push_back(
+        TRY(compile(pool, rules.bodies[rule], false, budget)
+                .with_context(fmt::format("grammar, rule '{}'", printable(rules.names[rule])))));
+  }
+  return assemble(std::move(automata), rules.names);
+}
+
+Result<std::shared_ptr<const Pda>> compile_regex(std::string_view pattern) {
+  std::vector<CharDfa> automata;
+  Budget budget;
+  automata.push_back(TRY(regex_dfa(pattern, false, budget)));
+  if (automata[0].empty()) {
+    return invalid_argument("the regular expression matches no text");
+  }
+  return assemble(std::move(automata), {"the regular expression"});
+}
+
+Result<std::shared_ptr<const Pda>> compile_grammar(const GrammarSpec& spec, Strictness strictness) {
+  if (spec.text.size() > kGrammarBytesMax) {
+    return invalid_argument(fmt::format("the {} has {} bytes, at most {} are supported",
+                                        grammar_kind_name(spec.kind), spec.text.size(),
+                                        kGrammarBytesMax));
+  }
+  switch (spec.kind) {
+    case GrammarSpec::Kind::json_schema:
+      return compile_schema(spec.text, strictness);
+    case GrammarSpec::Kind::gbnf:
+      return compile_gbnf(spec.text);
+    case GrammarSpec::Kind::regex:
+      return compile_regex(spec.text);
+    case GrammarSpec::Kind::none:
+      break;
+  }
+  return invalid_argument("no grammar is given");
+}
+
+}  // namespace strata::grammar
