@@ -1,0 +1,221 @@
+// Goal: a mask is exactly the tokens that the matcher takes. Method: random walks through grammars
+// with vocabularies of random pieces, every token tried at every step; what the walks write is
+// judged by the automaton for checking.
+#include "runtime/grammar/mask_cache.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "runtime/grammar/constraint.h"
+#include "tests/runtime/grammar/grammar_support.h"
+
+namespace strata::grammar {
+namespace {
+
+// All single bytes, pieces of the texts, and some that fit nowhere.
+std::shared_ptr<const Vocabulary> vocabulary_of(const std::vector<std::string>& texts,
+                                                std::mt19937& random) {
+  std::set<std::string> pieces = {"\":",  "\",\"", "\"}",  "}}",    "]}",   "\"]", ", ",
+                                  "\": ", "{\"",   "[[",   "\n  ",  "    ", "é",   "🙂",
+                                  "true", "null",  "\\\"", "\\u00", "00",   "-1"};
+  for (const std::string& text : texts) {
+    for (int i = 0; i < 20 && !text.empty(); ++i) {
+      pieces.insert(text.substr(random() % text.size(), 1 + random() % 12));
+    }
+  }
+  std::vector<std::string> all = {"", "<unused>", "", "\xFF\xFE", "\xF0\x9F"};
+  for (int byte = 0; byte < 256; ++byte) all.emplace_back(1, static_cast<char>(byte));
+  all.insert(all.end(), pieces.begin(), pieces.end());
+  all.push_back("\"");  // two tokens of one text
+  return std::make_shared<Vocabulary>(std::move(all));
+}
+
+void expect_exact(const TokenMask& mask, const Matcher& matcher, const Vocabulary& vocabulary,
+                  const std::string& context) {
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    Matcher copy = matcher;
+    const bool fits = !vocabulary.text(id).empty() && copy.accept(vocabulary.text(id));
+    // Of a name that came twice a mask knows nothing.
+    const bool twice = !fits && copy.failure().message().find("already has") != std::string::npos;
+    if (twice) continue;
+    ASSERT_EQ(mask.allows(id), fits) << context << " token '" << vocabulary.text(id) << "'";
+  }
+}
+
+// The text, or nothing if it did not end in time.
+std::optional<std::string> walk(MaskCache& masks, std::mt19937& random, int steps,
+                                const std::string& context) {
+  Matcher matcher(masks.space());
+  std::string text;
+  const Vocabulary& vocabulary = *masks.vocabulary();
+  for (int step = 0; step < steps; ++step) {
+    const TokenMask& mask = masks.mask(matcher.situation());
+    expect_exact(mask, matcher, vocabulary, context + "\nafter '" + text + "'");
+    if (testing::Test::HasFatalFailure()) return std::nullopt;
+    std::vector<int32_t> allowed;
+    for (int32_t id = 0; id < vocabulary.size(); ++id) {
+      if (mask.allows(id)) allowed.push_back(id);
+    }
+    if (matcher.can_end() && (allowed.empty() || random() % 3 == 0)) return text;
+    if (allowed.empty()) {
+      ADD_FAILURE() << "a dead end after '" << text << "'\n" << context;
+      return std::nullopt;
+    }
+    // Long pieces lead further.
+    int32_t id = allowed[random() % allowed.size()];
+    for (int i = 0; i < 3; ++i) {
+      const int32_t other = allowed[random() % allowed.size()];
+      if (vocabulary.text(other).size() > vocabulary.text(id).size()) id = other;
+    }
+    if (!matcher.accept(vocabulary.text(id))) continue;  // a name twice
+    text += vocabulary.text(id);
+  }
+  return std::nullopt;
+}
+
+TEST(MaskCache, IsExactOnRandomSchemas) {
+  std::ifstream file(STRATA_GRAMMAR_VECTORS "/schema_vectors.json");
+  const nlohmann::json vectors = nlohmann::json::parse(file);
+  std::mt19937 random(7);
+  size_t ended = 0;
+  for (size_t i = 0; i < vectors.size(); i += 5) {
+    const std::string schema = vectors[i]["schema"].dump();
+    std::vector<std::string> texts = vectors[i]["accepted"].get<std::vector<std::string>>();
+    const auto vocabulary = vocabulary_of(texts, random);
+    MaskCache masks(std::make_shared<StateSpace>(test::schema(schema, Strictness::generation)),
+                    vocabulary);
+    const auto checking = test::schema(schema);
+    for (int round = 0; round < 2; ++round) {
+      const auto text = walk(masks, random, 30, schema);
+      if (HasFatalFailure()) return;
+      if (!text) continue;
+      ++ended;
+      EXPECT_TRUE(test::accepts(checking, *text)) << *text << "\n" << schema;
+    }
+  }
+  EXPECT_GT(ended, 40U);
+}
+
+TEST(MaskCache, IsExactOnRecursiveGrammars) {
+  std::mt19937 random(11);
+  for (const char* text :
+       {"root ::= expr\nexpr ::= term (ws [-+*/] ws term)*\n"
+        "term ::= num | \"(\" ws expr ws \")\"\nnum ::= \"-\"? [0-9]+\nws ::= [ \\t]*",
+        "root ::= \"a\" root \"b\" | \"a\" root \"bb\" | \"\"",
+        "root ::= \"{\" root? \"}\" | \"[\" root* \"]\""}) {
+    const auto vocabulary = vocabulary_of({"((1+2)*-3)", "aaabbbb", "{[{}]}[[]]"}, random);
+    MaskCache masks(std::make_shared<StateSpace>(test::gbnf(text)), vocabulary);
+    for (int round = 0; round < 8; ++round) {
+      (void)walk(masks, random, 25, text);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Counters far from their limits share masks; near them, each count has its own.
+TEST(MaskCache, IsExactAtTheLimitsOfCounters) {
+  std::mt19937 random(3);
+  const auto vocabulary = vocabulary_of({"aaaaaaaaaaaaaaaa", "\"\",\"\",\"\"", "1,1,1,1"}, random);
+  for (const char* schema : {R"({"type":"string","minLength":25,"maxLength":60})",
+                             R"({"type":"array","items":{"const":1},"minItems":20,"maxItems":45})",
+                             R"({"type":"string","minLength":40})"}) {
+    MaskCache masks(std::make_shared<StateSpace>(test::schema(schema, Strictness::generation)),
+                    vocabulary);
+    Matcher matcher(masks.space());
+    const bool is_text = std::string_view(schema).find("string") != std::string_view::npos;
+    std::string text = is_text ? "\"" : "[1";
+    ASSERT_TRUE(matcher.accept(text));
+    for (int count = 1; count < 70; ++count) {
+      expect_exact(masks.mask(matcher.situation()), matcher, *vocabulary, schema + text);
+      if (HasFatalFailure()) return;
+      const std::string next = is_text ? "a" : ",1";
+      if (!matcher.accept(next)) break;
+      text += next;
+    }
+  }
+}
+
+GrammarSpec spec_of(GrammarSpec::Kind kind, std::string text) {
+  return {.kind = kind, .text = std::move(text)};
+}
+
+TEST(Constraint, EndsExactlyWhereTheGrammarDoes) {
+  const auto vocabulary =
+      std::make_shared<Vocabulary>(std::vector<std::string>{"", "yes", "no", "y", "es", "x", ""});
+  GrammarCache cache(vocabulary);
+  const std::vector<int32_t> ends = {0};
+  Constraint answer =
+      cache.start(spec_of(GrammarSpec::Kind::gbnf, "root ::= \"yes\" | \"no\"")).value();
+  EXPECT_FALSE(answer.mask(ends).allows(0));
+  EXPECT_TRUE(answer.mask(ends).allows(3));
+  EXPECT_FALSE(answer.mask(ends).allows(5));
+  EXPECT_FALSE(answer.mask(ends).allows(6)) << "a token without a text";
+  EXPECT_FALSE(answer.accept(5));
+  EXPECT_FALSE(answer.accept(6));
+  EXPECT_FALSE(answer.accept(99));
+  ASSERT_TRUE(answer.accept(3));
+  EXPECT_EQ(answer.forced_tokens(ends, 10), std::vector<int32_t>({4}));
+  ASSERT_TRUE(answer.accept(4));
+  EXPECT_EQ(answer.mask(ends).count(), 1U);
+  EXPECT_TRUE(answer.mask(ends).allows(0));
+  EXPECT_EQ(answer.mask({}).count(), 0U) << "nothing may follow, and nothing may end it";
+}
+
+TEST(Constraint, IsRebuiltFromItsTokens) {
+  std::mt19937 random(5);
+  const std::string document = R"({"name":"abc","n":[1,2,3]})";
+  const auto vocabulary = vocabulary_of({document}, random);
+  const GrammarSpec spec =
+      spec_of(GrammarSpec::Kind::json_schema, R"({"type":"object","additionalProperties":true})");
+  GrammarCache cache(vocabulary);
+  GrammarCache other(vocabulary);
+  Constraint answer = cache.start(spec).value();
+  std::vector<int32_t> tokens;
+  for (const char c : document) {
+    for (int32_t id = 0; id < vocabulary->size(); ++id) {
+      if (vocabulary->text(id) == std::string(1, c)) {
+        ASSERT_TRUE(answer.accept(id));
+        tokens.push_back(id);
+        break;
+      }
+    }
+    Constraint again = other.start(spec).value();
+    ASSERT_TRUE(again.replay(tokens).ok());
+    const std::span<const uint64_t> left = answer.mask({}).words();
+    const std::span<const uint64_t> right = again.mask({}).words();
+    EXPECT_TRUE(std::equal(left.begin(), left.end(), right.begin(), right.end()));
+  }
+  EXPECT_TRUE(answer.can_end());
+  tokens.push_back(0);
+  EXPECT_FALSE(other.start(spec)->replay(tokens).ok());
+}
+
+TEST(Constraint, ASpaceThatIsTakenOffIsNotOffered) {
+  const auto vocabulary = std::make_shared<Vocabulary>(std::vector<std::string>{" a", "a", " "});
+  GrammarCache cache(vocabulary);
+  GrammarSpec spec = spec_of(GrammarSpec::Kind::regex, "( ?a)+");
+  EXPECT_TRUE(cache.start(spec)->mask({}).allows(0));
+  spec.drops_first_space = true;
+  Constraint answer = cache.start(spec).value();
+  EXPECT_FALSE(answer.mask({}).allows(0));
+  EXPECT_FALSE(answer.mask({}).allows(2));
+  ASSERT_TRUE(answer.accept(1));
+  EXPECT_TRUE(answer.mask({}).allows(0));
+}
+
+TEST(Constraint, BadGrammarsAreErrorsAndTheCacheGoesOn) {
+  GrammarCache cache(std::make_shared<Vocabulary>(std::vector<std::string>{"a"}), 2);
+  EXPECT_FALSE(cache.start(spec_of(GrammarSpec::Kind::gbnf, "rout::=")).ok());
+  EXPECT_FALSE(cache.start(spec_of(GrammarSpec::Kind::none, "")).ok());
+  for (const char* text : {"a", "aa", "aaa", "a"}) {
+    EXPECT_TRUE(cache.start(spec_of(GrammarSpec::Kind::regex, text)).ok());
+  }
+}
+
+}  // namespace
+}  // namespace strata::grammar
