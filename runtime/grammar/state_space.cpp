@@ -69,6 +69,8 @@ SituationId StateSpace::step(SituationId from, uint8_t byte) {
 SituationId StateSpace::step_cached(SituationId from, uint8_t byte) {
   Situation& situation = situations_[from];
   if (situation.next != nullptr && situation.next[byte] != kUnknown) return situation.next[byte];
+  // One walk may meet more situations than there should be tables for; then it goes without.
+  if (situation.next == nullptr && tables_ >= kTablesMax) return step(from, byte);
   if (situation.next == nullptr) {
     situation.next = std::make_unique<SituationId[]>(256);
     std::fill_n(situation.next.get(), 256, kUnknown);
@@ -95,7 +97,7 @@ std::vector<bool> StateSpace::next_bytes(SituationId id) {
 
 bool StateSpace::full() const {
   return situations_.size() > kSituationsMax || nodes_.size() > kNodesMax ||
-         configurations_.size() > kConfigurationsTotalMax || tables_ > kTablesMax ||
+         configurations_.size() > kConfigurationsTotalMax || tables_ >= kTablesMax ||
          registers_.size() > kRegistersMax;
 }
 
