@@ -113,7 +113,30 @@ Signature signature_of(const CharDfa::State& state, const std::vector<uint32_t>&
 
 // Rounds of refinement, each as costly as the automaton is large: beyond these it stays as it is,
 // which costs memory and nothing else.
-constexpr size_t kRefinementWorkMax = 20'000'000;
+constexpr size_t kRefinementWorkMax = 2'000'000;
+
+// A first division into classes: by the fewest letters that are left to an accepting state. Most
+// automata are chains for long stretches, which this tells apart at once.
+std::vector<uint32_t> distances_to_end(const CharDfa& dfa) {
+  const size_t count = dfa.states.size();
+  std::vector<std::vector<uint32_t>> sources(count);
+  std::vector<uint32_t> distance(count, kNoState);
+  std::vector<uint32_t> work;
+  for (uint32_t s = 0; s < count; ++s) {
+    for (const CharDfa::Edge& edge : dfa.states[s].edges) sources[edge.target].push_back(s);
+    if (dfa.states[s].label == 0) continue;
+    distance[s] = 0;
+    work.push_back(s);
+  }
+  for (size_t i = 0; i < work.size(); ++i) {
+    for (const uint32_t source : sources[work[i]]) {
+      if (distance[source] != kNoState) continue;
+      distance[source] = distance[work[i]] + 1;
+      work.push_back(source);
+    }
+  }
+  return distance;
+}
 
 }  // namespace
 
@@ -207,8 +230,8 @@ void minimise(CharDfa& dfa) {
   trim(dfa);
   const size_t count = dfa.states.size();
   if (count < 2) return;
-  std::vector<uint32_t> classes(count, 0);
-  size_t class_count = 1;
+  std::vector<uint32_t> classes = distances_to_end(dfa);
+  size_t class_count = 0;  // not numbered from 0 yet
   for (size_t work = 0; work < kRefinementWorkMax; work += count * 8) {
     std::map<Signature, uint32_t> found;
     std::vector<uint32_t> next(count);
