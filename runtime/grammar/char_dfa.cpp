@@ -314,7 +314,7 @@ Result<CharDfa> product(std::span<const CharDfa* const> parts,
     }
     join_edges(state.edges);
     edge_count += state.edges.size();
-    TRY(budget.spend(20 * (parts.size() + side.pieces.size())));
+    TRY(budget.spend(50 * (parts.size() + side.pieces.size())));
     dfa.states.push_back(std::move(state));
     if (tuples.size() > kDfaStatesMax || edge_count > kDfaEdgesMax) {
       return invalid_argument(

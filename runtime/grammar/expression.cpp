@@ -11,6 +11,8 @@ namespace strata::grammar {
 namespace {
 
 constexpr size_t kNfaStatesMax = 200000;
+// What a state costs beside its members, in their unit: to name it, and to minimise it later.
+constexpr size_t kStateWork = 100;
 
 struct Nfa {
   struct Edge {
@@ -154,7 +156,7 @@ class Determiniser {
       expand(members, state);
       edge_count += state.edges.size();
       dfa.states.push_back(std::move(state));
-      TRY(budget_.spend(work_));
+      TRY(budget_.spend(work_ + kStateWork));
       work_ = 0;
       if (subsets_.size() > kDfaStatesMax || edge_count > kDfaEdgesMax) {
         return invalid_argument(
