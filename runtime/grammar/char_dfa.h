@@ -38,7 +38,7 @@ class Budget {
   Status spend(size_t work);
 
  private:
-  size_t left_ = 30'000'000;
+  size_t left_ = 15'000'000;
 };
 
 struct CharDfa {
