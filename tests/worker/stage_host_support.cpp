@@ -65,7 +65,7 @@ TestHost::TestHost(const DeviceRegistry& devices, const remote::Address& coordin
     changed_.notify_all();
   };
   host_ = std::make_unique<StageHost>(std::move(host));
-  host_->begin_session(coordinator, "secret");
+  host_->begin_session(coordinator, "secret", "cluster");
 }
 
 uint64_t TestHost::send(remote::Command command) {
