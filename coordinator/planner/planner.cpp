@@ -174,7 +174,9 @@ struct Search {
   const PlanOptions& options;
 
   Result<Plan> run(uint32_t context, uint32_t sequences) const {
-    const std::vector<uint32_t> blocks = blocks_for(model, context, sequences, options.step_tokens);
+    // A step as long as any context leaves no block behind a window.
+    const uint32_t step_tokens = options.ignore_windows ? UINT32_MAX : options.step_tokens;
+    const std::vector<uint32_t> blocks = blocks_for(model, context, sequences, step_tokens);
     const CostModel cost(model, blocks);
     std::vector<Placement> placements;
     if (!options.split.empty()) {

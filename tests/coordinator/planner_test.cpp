@@ -291,6 +291,12 @@ TEST(Planner, WindowsTakeFewerBlocks) {
   model.group_windows = {0, 512};
   EXPECT_THAT(blocks_for(model, 4096, 2, 512), ::testing::ElementsAre(512, 130));
   EXPECT_THAT(blocks_for(model, 100, 2, 512), ::testing::ElementsAre(14, 14));
+  PlanOptions options{.context = 4096, .sequences_wanted = 1};
+  EXPECT_THAT(make_plan(model, equal_nodes(2), options)->group_blocks,
+              ::testing::ElementsAre(256, 65));
+  options.ignore_windows = true;
+  EXPECT_THAT(make_plan(model, equal_nodes(2), options)->group_blocks,
+              ::testing::ElementsAre(256, 256));
 }
 
 TEST(Planner, SplitIsObeyedToTheLetter) {
