@@ -1,5 +1,6 @@
 #include "runtime/text/answer/json_scanner.h"
 
+#include <charconv>
 #include <utility>
 
 namespace strata {
@@ -7,7 +8,18 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+// 16: no hexadecimal digit.
+uint32_t hex_value(char c) {
+  if (is_digit(c)) return static_cast<uint32_t>(c - '0');
+  if (c >= 'a' && c <= 'f') return static_cast<uint32_t>(c - 'a' + 10);
+  if (c >= 'A' && c <= 'F') return static_cast<uint32_t>(c - 'A' + 10);
+  return 16;
+}
+
+bool fits_a_double(std::string_view number) {
+  double value = 0;
+  return std::from_chars(number.data(), number.data() + number.size(), value).ec == std::errc{};
+}
 
 // 0: no beginning of a number, 1: a beginning, 2: a whole number.
 int number_state(std::string_view text) {
@@ -79,7 +91,10 @@ JsonScanner::Step JsonScanner::close(char byte) {
 
 JsonScanner::Step JsonScanner::feed_number(char byte) {
   number_ += byte;
-  if (number_.size() <= 400 && number_state(number_) != 0) return Step::more;
+  if (const int state = number_state(number_);
+      number_.size() <= 400 && (state == 1 || (state == 2 && fits_a_double(number_)))) {
+    return Step::more;
+  }
   number_.pop_back();
   if (!number_is_complete()) return refuse();
   if (stack_.empty()) {
@@ -98,26 +113,38 @@ JsonScanner::Step JsonScanner::feed_string(char byte) {
   if (state_ == State::in_escape) {
     if (byte == 'u') {
       unicode_digits_ = 0;
+      unicode_ = 0;
       state_ = State::in_unicode;
       return Step::more;
     }
-    if (std::string_view("\"\\/bfnrt").find(byte) == std::string_view::npos) return refuse();
+    if (expects_low_ || std::string_view("\"\\/bfnrt").find(byte) == std::string_view::npos)
+      return refuse();
     state_ = State::in_string;
     return Step::more;
   }
-  if (state_ == State::in_unicode) {
-    if (!is_hex(byte)) return refuse();
-    if (++unicode_digits_ == 4) state_ = State::in_string;
-    return Step::more;
-  }
+  if (state_ == State::in_unicode) return feed_unicode(byte);
   if (byte == '\\') {
     state_ = State::in_escape;
     return Step::more;
   }
-  if (static_cast<unsigned char>(byte) < 0x20) return refuse();
+  if (expects_low_ || static_cast<unsigned char>(byte) < 0x20) return refuse();
   if (byte != '"') return Step::more;
   if (!is_key_) return end_value();
   state_ = State::after_key;
+  return Step::more;
+}
+
+JsonScanner::Step JsonScanner::feed_unicode(char byte) {
+  const uint32_t digit = hex_value(byte);
+  if (digit == 16) return refuse();
+  const uint32_t value = unicode_ * 16 + digit;
+  // High surrogates begin with D8 to DB, low ones with DC to DF.
+  if (unicode_digits_ == 0 && expects_low_ && value != 0xd) return refuse();
+  if (unicode_digits_ == 1 && (value >= 0xdc && value <= 0xdf) != expects_low_) return refuse();
+  unicode_ = value;
+  if (++unicode_digits_ < 4) return Step::more;
+  expects_low_ = value >= 0xd800 && value <= 0xdbff;
+  state_ = State::in_string;
   return Step::more;
 }
 
@@ -167,14 +194,17 @@ std::string JsonScanner::completion() const {
   std::string text;
   switch (state_) {
     case State::in_unicode:
-      text.assign(static_cast<size_t>(4 - unicode_digits_), '0');
+      text = std::string_view(expects_low_ ? "dc00" : "0000").substr(unicode_digits_);
+      if (unicode_digits_ >= 2 && (unicode_ << (16 - 4 * unicode_digits_) & 0xfc00) == 0xd800) {
+        text += "\\udc00";
+      }
       text += '"';
       break;
     case State::in_escape:
-      text = "\\\"";
+      text = expects_low_ ? "udc00\"" : "\\\"";
       break;
     case State::in_string:
-      text = "\"";
+      text = expects_low_ ? "\\udc00\"" : "\"";
       break;
     case State::in_literal:
       text = literal_.substr(literal_bytes_);

@@ -1,5 +1,6 @@
 // JsonScanner: reads one JSON value byte by byte, refuses the first byte that no JSON has there,
-// and can always say which bytes would make a whole of what it has read.
+// and can always say which bytes would make a whole of what it has read. Stricter than RFC 8259 in
+// what its readers disagree on: numbers are within a double's range, surrogates come in pairs.
 //
 // Threads: externally synchronised.
 #pragma once
@@ -57,6 +58,7 @@ class JsonScanner {
   Step begin_value(char byte);
   Step feed_number(char byte);
   Step feed_string(char byte);
+  Step feed_unicode(char byte);
   Step close(char byte);
   Step end_value();
   Step refuse() const { return Step::refused; }
@@ -69,6 +71,8 @@ class JsonScanner {
   size_t literal_bytes_ = 0;  // of which are read
   std::string number_;
   int unicode_digits_ = 0;
+  uint32_t unicode_ = 0;      // their value so far
+  bool expects_low_ = false;  // a high surrogate was read, and the low one not yet whole
 };
 
 // Passes JSON on, but holds a comma and white space back until something follows: so what was
