@@ -49,6 +49,16 @@ struct Case {
   bool whole_group = false;  // as a terminal's Ctrl-C, which all of a group's processes get
 };
 
+// Until a shell has started both sides of its pipe: a signal to the group reaches only those that
+// are in it by then, and the shell's own end would leave the others to themselves.
+void wait_for_pipeline(const std::string& mark) {
+  constexpr size_t kShellAndBothSides = 3;
+  const TimePoint deadline = SystemClock().now() + seconds(10);
+  while (processes_with(mark).size() < kShellAndBothSides && SystemClock().now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
 class Interrupt : public ::testing::Test {
  protected:
   // Starts it, interrupts it at a random moment, and sees it end and nothing stay.
@@ -63,6 +73,7 @@ class Interrupt : public ::testing::Test {
                                               {mark, "STRATA_TOKEN=interrupt-test-token-0123"});
       ASSERT_TRUE(started.ok()) << started.status().to_string();
       cli::ChildProcess& child = *started.value();
+      if (each.whole_group) wait_for_pipeline(mark);
       std::this_thread::sleep_for(milliseconds(wait_ms));
       if (each.whole_group) {
         ::kill(-child.pid(), signal_number);
@@ -128,7 +139,7 @@ TEST_F(Interrupt, Chat) {
   for (const int number : {SIGINT, SIGTERM}) {
     interrupt({"chat", {"-c", "sleep 100 | " + chat}, 150, "/bin/sh", true}, number);
     interrupt({"chat-answer",
-               {"-c", "(echo Hello; sleep 100) | " + chat + " --ignore-end --ctx 100000"},
+               {"-c", "(echo Hello; exec sleep 100) | " + chat + " --ignore-end --ctx 100000"},
                150,
                "/bin/sh",
                true},
