@@ -203,10 +203,8 @@ std::vector<StateId> emit(const CharDfa& dfa, Spelling spelling, uint32_t contro
   for (size_t s = 0; s < dfa.states.size(); ++s) {
     Spans spans;
     for (const CharDfa::Edge& edge : dfa.states[s].edges) {
-      if (edge.first >= kCallBase) {
-        for (uint32_t letter = edge.first; letter <= edge.last; ++letter) {
-          pda.add_call(states[s], letter - kCallBase, states[edge.target]);
-        }
+      if (is_call(edge.first)) {
+        pda.add_call(states[s], called_rule(edge.first), states[edge.target]);
       } else {
         spans.push_back({edge.first, edge.last, states[edge.target]});
       }

@@ -22,7 +22,7 @@ enum class Spelling : uint8_t {
 };
 
 // Adds a state for each of the automaton's, with `control`, and what lies between them. Letters
-// from kCallBase up become calls. Neither accepting states nor a JSON string's quotes are added:
+// that are calls become calls. Neither accepting states nor a JSON string's quotes are added:
 // labels are the caller's. The states, in the automaton's order.
 std::vector<StateId> emit(const CharDfa& dfa, Spelling spelling, uint32_t control, Pda& pda);
 

@@ -2,7 +2,7 @@
 //
 // Front ends build and combine these (a pattern and a length and a format: the intersection), and
 // only the result becomes bytes (byte_emitter.h). Above the code points, an edge may also carry
-// kCallBase + r: "here stands whatever rule r matches"; to every operation but the last that is a
+// call_letter(r): "here stands whatever rule r matches"; to every operation but the last that is a
 // letter like any other.
 //
 // Threads: plain values.
@@ -20,8 +20,12 @@
 
 namespace strata::grammar {
 
-// Above every code point.
+// Letters from here on, above every code point, are calls. They touch neither each other nor a code
+// point, so that what joins neighbouring letters into one range never joins these.
 inline constexpr uint32_t kCallBase = 0x110000;
+constexpr uint32_t call_letter(uint32_t rule) { return kCallBase + 1 + 2 * rule; }
+constexpr bool is_call(uint32_t letter) { return letter >= kCallBase; }
+constexpr uint32_t called_rule(uint32_t letter) { return (letter - kCallBase) / 2; }
 inline constexpr uint32_t kNoState = 0xFFFFFFFF;
 // As a largest length or count: none.
 inline constexpr uint32_t kUnbounded = 0xFFFFFFFF;

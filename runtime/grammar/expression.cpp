@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/text/unicode.h"
-
 namespace strata::grammar {
 namespace {
 
@@ -89,7 +87,7 @@ class NfaBuilder {
         break;
       case Expr::Kind::call:
         nfa_.states[from].edges.push_back(
-            {kCallBase + expr.value, kCallBase + expr.value, item.to});
+            {call_letter(expr.value), call_letter(expr.value), item.to});
         break;
       case Expr::Kind::sequence:
         connect_sequence(expr, from, item.to);
@@ -269,16 +267,6 @@ ExprId ExprPool::chars(CodeSet set) {
   return add({.kind = Expr::Kind::chars,
               .value = static_cast<uint32_t>(sets_.size() - 1),
               .children = {}});
-}
-
-ExprId ExprPool::literal(std::string_view utf8) {
-  std::vector<ExprId> letters;
-  for (size_t offset = 0; offset < utf8.size();) {
-    const DecodedCharacter next = decode_utf8(utf8, offset);
-    letters.push_back(chars(CodeSet::of(next.code_point)));
-    offset += next.length;
-  }
-  return sequence(std::move(letters));
 }
 
 ExprId ExprPool::sequence(std::vector<ExprId> children) {

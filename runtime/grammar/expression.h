@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -37,7 +36,6 @@ struct Expr {
 class ExprPool {
  public:
   ExprId chars(CodeSet set);
-  ExprId literal(std::string_view utf8);  // Requires: is_utf8()
   ExprId sequence(std::vector<ExprId> children);
   ExprId choice(std::vector<ExprId> children);
   ExprId repeat(ExprId child, uint32_t min, uint32_t max);
@@ -46,7 +44,6 @@ class ExprPool {
 
   const Expr& at(ExprId id) const { return exprs_[id]; }
   const CodeSet& set(uint32_t index) const { return sets_[index]; }
-  size_t size() const { return exprs_.size(); }
 
  private:
   ExprId add(Expr expr);

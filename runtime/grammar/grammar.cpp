@@ -23,7 +23,7 @@ bool can_end(const CharDfa& dfa, const std::vector<bool>& productive) {
     work.pop_back();
     if (state.label != 0) return true;
     for (const CharDfa::Edge& edge : state.edges) {
-      const bool passable = edge.first < kCallBase || productive[edge.first - kCallBase];
+      const bool passable = !is_call(edge.first) || productive[called_rule(edge.first)];
       if (!passable || reached[edge.target]) continue;
       reached[edge.target] = true;
       work.push_back(edge.target);
@@ -32,40 +32,20 @@ bool can_end(const CharDfa& dfa, const std::vector<bool>& productive) {
   return false;
 }
 
-// One edge for each called rule, and none for rules that match nothing.
+// No edges for rules that match nothing.
 void prune_calls(CharDfa& dfa, const std::vector<bool>& productive) {
+  size_t pruned = 0;
   for (CharDfa::State& state : dfa.states) {
-    std::vector<CharDfa::Edge> edges;
-    for (const CharDfa::Edge& edge : state.edges) {
-      if (edge.first < kCallBase) {
-        edges.push_back(edge);
-        continue;
-      }
-      for (uint32_t letter = edge.first; letter <= edge.last; ++letter) {
-        if (productive[letter - kCallBase]) edges.push_back({letter, letter, edge.target});
-      }
-    }
-    state.edges = std::move(edges);
+    pruned += std::erase_if(state.edges, [&](const CharDfa::Edge& edge) {
+      return is_call(edge.first) && !productive[called_rule(edge.first)];
+    });
   }
-  minimise(dfa);
+  if (pruned > 0) minimise(dfa);
 }
 
 Result<std::shared_ptr<const Pda>> assemble(std::vector<CharDfa> rules,
                                             const std::vector<std::string>& names) {
   std::vector<bool> productive(rules.size());
-  // Letters of calls that were joined into one range are taken apart first.
-  for (CharDfa& dfa : rules) {
-    for (CharDfa::State& state : dfa.states) {
-      std::vector<CharDfa::Edge> edges;
-      for (const CharDfa::Edge& edge : state.edges) {
-        const uint32_t step = edge.first < kCallBase ? edge.last - edge.first + 1 : 1;
-        for (uint32_t letter = edge.first; letter <= edge.last; letter += step) {
-          edges.push_back({letter, letter + step - 1, edge.target});
-        }
-      }
-      state.edges = std::move(edges);
-    }
-  }
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t rule = 0; rule < rules.size(); ++rule) {

@@ -35,6 +35,15 @@ TEST(Gbnf, RulesAndRepetition) {
             "");
 }
 
+TEST(Gbnf, CallsBesideTheLastCodePointAndBesideEachOther) {
+  EXPECT_EQ(wrong_verdict(gbnf("root ::= \"a\" (. | root)"), {"ab", "aab", "aaab", "a\U0010FFFF"},
+                          {"a", "ba", "abb"}),
+            "");
+  EXPECT_EQ(wrong_verdict(gbnf("root ::= x | y | \"(\" root \")\"\nx ::= \"x\"\ny ::= \"y\"\n"),
+                          {"x", "(y)", "((x))"}, {"()", "xy", "(x"}),
+            "");
+}
+
 TEST(Gbnf, LlamaCppJsonGrammar) {
   const auto pda = gbnf(R"(root   ::= object
 value  ::= object | array | string | number | ("true" | "false" | "null") ws
