@@ -89,14 +89,10 @@ Status run_worker(WorkerCommandOptions given, const std::string& log_level, bool
         "connections beyond this machine are not encrypted: the token and all text can be read on "
         "the network");
   }
-  std::unique_ptr<worker::Worker> worker;
-  {
-    // While speeds are measured, or another worker's measuring is waited for, there is nothing to
-    // wind up.
-    const Signals::Handling at_once =
-        signals.handle([](const Signals::Event&) { std::_Exit(exit_ok); });
-    worker = TRY(worker::Worker::create(options));
-  }
+  auto created = worker::Worker::create(options);
+  // While speeds are measured, or another worker's measuring is waited for: nothing to wind up.
+  if (created.status().code() == StatusCode::cancelled) return ok_status();
+  const std::unique_ptr<worker::Worker> worker = TRY(std::move(created));
   const Signals::Handling handling = signals.handle(
       [&worker](const Signals::Event&) { worker->stop("a signal asked it to end"); });
   return worker->run();

@@ -103,6 +103,7 @@ Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& re
       cpu::ProbeOptions options;
       options.isa = TRY(cpu::choose_isa(request.isa));
       options.threads = request.threads;
+      options.stop = request.stop;
       report.speed = TRY(cpu::probe_speed(options));
     }
     reports.push_back(std::move(report));
@@ -121,7 +122,7 @@ std::string host_id() {
   if (::stat("/sys/fs/cgroup", &limits) != 0) limits = {};
   const std::string text =
       fmt::format("strata host {} {} {} {}", boot, machine, limits.st_dev, limits.st_ino);
-  return sha256_hex(std::as_bytes(std::span(text))).substr(0, 32);
+  return sha256_hex(text).substr(0, 32);
 }
 
 }  // namespace strata::worker

@@ -21,7 +21,7 @@ struct ProbeRequest {
   std::string isa;  // the CPU's vector path; empty: the best
   // Who measures at a time holds this name, in the host's abstract socket names.
   std::string turn_name = "strata-probe";
-  std::stop_token stop;  // ends the wait for a turn
+  std::stop_token stop;  // ends the wait for a turn, and the measuring
 };
 
 // "READ_GB_S,INT8_GOPS,F32_GFLOPS", such as "20,400,100". Errors: INVALID_ARGUMENT.

@@ -1,12 +1,9 @@
 #include "worker/worker.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <thread>
 
 #include "backends/backends.h"
 #include "backends/remote/remote_stage.h"

@@ -39,7 +39,7 @@ struct WorkerOptions {
   bool insecure_network = false;
   std::optional<DeviceSpeed> speed;  // in place of a measurement
   std::string isa;                   // the CPU's vector path; empty: the best
-  std::stop_token stop;              // ends a create() that waits for its turn to measure
+  std::stop_token stop;              // ends a create() that measures, or waits for its turn
 };
 
 class Worker {

@@ -22,9 +22,9 @@ double now_s() {
 // Rounds per second of `round`: the best of those that fit into the time, so that a moment in which
 // another process ran does not count.
 template <typename Round>
-double best_rate(double seconds, const Round& round) {
+double best_rate(const ProbeOptions& options, const Round& round) {
   round();  // touches memory, wakes threads
-  const double end = now_s() + seconds;
+  const double end = now_s() + options.seconds;
   double best = 0;
   double start = now_s();
   do {
@@ -32,7 +32,7 @@ double best_rate(double seconds, const Round& round) {
     const double stop = now_s();
     best = std::max(best, 1 / std::max(stop - start, 1e-9));
     start = stop;
-  } while (start < end);
+  } while (start < end && !options.stop.stop_requested());
   return best;
 }
 
@@ -81,7 +81,7 @@ double product_rate(const ProbeOptions& options, ThreadPool& pool, const MatmulA
                     int64_t n_columns) {
   const PieceGrid grid = plan_pieces(args.weights, n_columns, pool.thread_count());
   const MatmulKernels& kernels = matmul_kernels_of(options.isa);
-  return best_rate(options.seconds, [&] {
+  return best_rate(options, [&] {
     pool.run(grid.count,
              [&](int64_t piece, int) { run_matmul_piece(kernels, args, grid.piece(piece), {}); });
   });
@@ -112,10 +112,17 @@ Result<double> compute_rate(const ProbeOptions& options, ThreadPool& pool, DType
 
 Result<DeviceSpeed> probe_speed(const ProbeOptions& options) {
   ThreadPool pool(options.threads);
+  const auto check_stop = [&] {
+    return options.stop.stop_requested() ? cancelled("asked to end while the speed was measured")
+                                         : ok_status();
+  };
   DeviceSpeed speed;
   speed.read_bytes_per_s = TRY(read_rate(options, pool));
+  TRY(check_stop());
   speed.int8_ops_per_s = TRY(compute_rate(options, pool, DType::q4_0));
+  TRY(check_stop());
   speed.f32_ops_per_s = TRY(compute_rate(options, pool, DType::f32));
+  TRY(check_stop());
   return speed;
 }
 

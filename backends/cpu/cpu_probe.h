@@ -6,6 +6,8 @@
 // should be idle meanwhile: one probe at a time per host is the caller's affair.
 #pragma once
 
+#include <stop_token>
+
 #include "backends/cpu/isa.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
@@ -16,10 +18,12 @@ struct ProbeOptions {
   Isa isa;
   int threads = 1;
   double seconds = 0.2;                      // for each measurement, at least one round
+  std::stop_token stop;                      // looked at after each round
   uint64_t read_bytes = uint64_t{96} << 20;  // of weights per round, all threads together
 };
 
-// Takes about 3 * seconds, and a moment to fill memory. Errors: RESOURCE_EXHAUSTED for the memory.
+// Takes about 3 * seconds, and a moment to fill memory. Errors: RESOURCE_EXHAUSTED for the memory;
+// CANCELLED once told to stop.
 Result<DeviceSpeed> probe_speed(const ProbeOptions& options);
 
 }  // namespace strata::cpu

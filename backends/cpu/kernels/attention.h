@@ -6,9 +6,8 @@
 //   - a score is one fma chain over the head's dimensions, then scale, then soft cap;
 //   - a tile has one maximum; the sum of exponentials is 16 partial sums by position modulo 16; an
 //     output dimension is one fma chain over the row's positions in order, rescaled tile by tile;
-//   - every 512 positions the result is closed (its partial sums folded by the tree) and merged
-//   into
-//     that of the segments before.
+//   - every 512 positions the result is closed (its partial sums folded by the tree), and merged
+//     into that of the segments before.
 // What is free: which rows share a task, in what shape of register tile scores and outputs are
 // computed, and whether segments run one after the other or on different threads.
 //
