@@ -31,13 +31,11 @@ bool is_cluster_id(const std::string& text) {
 
 // The whole text on the disk, or an error.
 Status write_synced(const std::string& path, const std::string& text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) return from_errno(errno, "cannot write " + path);
-  const ssize_t written = ::write(fd, text.data(), text.size());
-  const bool good = written == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
-  const int error = errno;
-  ::close(fd);
-  return good ? ok_status() : from_errno(error, "cannot write " + path);
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.is_open()) return from_errno(errno, "cannot write " + path);
+  const ssize_t written = ::write(file.get(), text.data(), text.size());
+  const bool good = written == static_cast<ssize_t>(text.size()) && ::fsync(file.get()) == 0;
+  return good ? ok_status() : from_errno(errno, "cannot write " + path);
 }
 
 }  // namespace
@@ -54,15 +52,11 @@ Result<std::unique_ptr<StateFolder>> StateFolder::open(const std::string& path) 
   return folder;
 }
 
-StateFolder::~StateFolder() {
-  if (lock_fd_ >= 0) ::close(lock_fd_);
-}
-
 Status StateFolder::lock() {
   const std::string file = path_ + "/lock";
-  lock_fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock_fd_ < 0) return from_errno(errno, "cannot open " + file);
-  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) return ok_status();
+  lock_ = FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock_.is_open()) return from_errno(errno, "cannot open " + file);
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return ok_status();
   return {StatusCode::already_exists,
           fmt::format("another coordinator uses the state folder {}", path_),
           "stop that one, or give this one its own --state FOLDER"};

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/status.h"
 
 namespace strata::coordinator {
@@ -27,9 +28,6 @@ class StateFolder {
   // epoch 0. Errors: ALREADY_EXISTS if another process holds it; DATA_LOSS for a file that is not
   // one of these; those of the system.
   static Result<std::unique_ptr<StateFolder>> open(const std::string& path);
-  ~StateFolder();
-  StateFolder(const StateFolder&) = delete;
-  StateFolder& operator=(const StateFolder&) = delete;
 
   const std::string& cluster_id() const { return cluster_id_; }
   uint64_t epoch() const { return epoch_; }
@@ -43,7 +41,7 @@ class StateFolder {
   Status write() const;
 
   const std::string path_;
-  int lock_fd_ = -1;
+  FileDescriptor lock_;
   std::string cluster_id_;
   uint64_t epoch_ = 0;
 };

@@ -46,10 +46,6 @@ std::vector<std::string> list_files(const std::vector<std::string>& folders, con
   return files;
 }
 
-std::string sha256_text(std::string_view text) {
-  return sha256_hex(std::as_bytes(std::span(text)));
-}
-
 std::string hex_of(const remote::ModelName& model) { return model.digest.substr(7); }
 
 Status write_file(const std::string& path, std::string_view bytes) {
@@ -80,8 +76,8 @@ std::string manifest_text(const remote::ModelHeader& model) {
   for (const remote::ManifestTensor& tensor : model.tensors) {
     text += fmt::format("{} {} {}\n", tensor.digest, tensor.size_bytes, tensor.name);
   }
-  text += fmt::format("header {}\n", sha256_text(model.header));
-  return text + fmt::format("end {}\n", sha256_text(text));
+  text += fmt::format("header {}\n", sha256_hex(model.header));
+  return text + fmt::format("end {}\n", sha256_hex(text));
 }
 
 // The stored model, if every byte of it is as it was when it was stored.
@@ -89,12 +85,13 @@ std::optional<remote::ModelHeader> parse_stored(std::string header, const std::s
   const size_t end = manifest.rfind("end ");
   if (end == std::string::npos) return std::nullopt;
   const std::string body = manifest.substr(0, end);
-  if (manifest.substr(end) != fmt::format("end {}\n", sha256_text(body))) return std::nullopt;
+  if (manifest.substr(end) != fmt::format("end {}\n", sha256_hex(body))) return std::nullopt;
+  const std::string header_line = "header " + sha256_hex(header);
   std::istringstream in(body);
   remote::ModelHeader model;
   std::string line;
   while (std::getline(in, line)) {
-    if (line == "header " + sha256_text(header)) {
+    if (line == header_line) {
       model.header = std::move(header);
       return model;
     }

@@ -26,7 +26,7 @@ void Sha256::update(std::span<const std::byte> bytes) {
                "SHA-256 update failed");
 }
 
-void Sha256::update(const std::string& text) { update(std::as_bytes(std::span(text))); }
+void Sha256::update(std::string_view text) { update(std::as_bytes(std::span(text))); }
 
 std::string Sha256::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
@@ -47,5 +47,7 @@ std::string sha256_hex(std::span<const std::byte> bytes) {
   hash.update(bytes);
   return hash.finish();
 }
+
+std::string sha256_hex(std::string_view text) { return sha256_hex(std::as_bytes(std::span(text))); }
 
 }  // namespace strata

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace strata {
 
@@ -17,7 +18,7 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   void update(std::span<const std::byte> bytes);
-  void update(const std::string& text);
+  void update(std::string_view text);
   // 64 lower-case hex digits. The object is spent afterwards.
   std::string finish();
 
@@ -27,5 +28,6 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::span<const std::byte> bytes);
+std::string sha256_hex(std::string_view text);
 
 }  // namespace strata

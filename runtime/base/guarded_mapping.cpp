@@ -5,10 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+
+#include "runtime/base/checked_math.h"
 
 namespace strata {
 namespace {
@@ -76,7 +77,7 @@ Status install_mapping_guard() {
 Result<std::unique_ptr<GuardedMapping>> GuardedMapping::map(int fd, uint64_t offset, uint64_t size,
                                                             const std::string& path) {
   const uint64_t lead = offset % page_size();
-  const uint64_t mapped = (lead + size + page_size() - 1) / page_size() * page_size();
+  const uint64_t mapped = align_up(lead + size, page_size());
   const size_t slot = take_slot();
   if (slot == kGuardedMappingsMax) {
     return resource_exhausted(
@@ -106,24 +107,6 @@ GuardedMapping::~GuardedMapping() {
 
 bool GuardedMapping::has_faulted() const {
   return slots[slot_].faulted.load(std::memory_order_acquire);
-}
-
-void GuardedMapping::advise(uint64_t offset, uint64_t size, int advice) const {
-  if (offset >= size_) return;
-  const uint64_t begin = lead_ + offset;
-  const uint64_t end = begin + std::min(size, size_ - offset);
-  const uint64_t first = (begin + page_size() - 1) / page_size() * page_size();
-  const uint64_t last = end / page_size() * page_size();
-  // Dropping pages that zeros stand in for would make no file's bytes of them again: harmless.
-  if (first < last) madvise(begin_ + first, last - first, advice);
-}
-
-void GuardedMapping::will_need(uint64_t offset, uint64_t size) const {
-  advise(offset, size, MADV_WILLNEED);
-}
-
-void GuardedMapping::drop(uint64_t offset, uint64_t size) const {
-  advise(offset, size, MADV_DONTNEED);
 }
 
 }  // namespace strata

@@ -46,15 +46,9 @@ class GuardedMapping {
   // Whether something was read that is gone; zeros were read in its place.
   bool has_faulted() const;
 
-  // The kernel will want these soon, or no more. Pages wholly inside the range, which counts from
-  // the mapping's first byte.
-  void will_need(uint64_t offset, uint64_t size) const;
-  void drop(uint64_t offset, uint64_t size) const;
-
  private:
   GuardedMapping(std::byte* begin, uint64_t mapped, uint64_t lead, uint64_t size, size_t slot)
       : begin_(begin), mapped_(mapped), lead_(lead), size_(size), slot_(slot) {}
-  void advise(uint64_t offset, uint64_t size, int advice) const;
 
   std::byte* begin_;  // of the first page
   uint64_t mapped_;

@@ -23,29 +23,23 @@ FileIdentity identity_of(const struct stat& info) {
 
 }  // namespace
 
-MappedFile::~MappedFile() { close(fd_); }
-
 Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return from_errno(errno, fmt::format("cannot open '{}'", path));
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return from_errno(errno, fmt::format("cannot open '{}'", path));
   struct stat info {};
-  if (fstat(fd, &info) != 0) {
-    const int error = errno;
-    close(fd);
-    return from_errno(error, fmt::format("cannot read the size of '{}'", path));
+  if (fstat(file.get(), &info) != 0) {
+    return from_errno(errno, fmt::format("cannot read the size of '{}'", path));
   }
   if (!S_ISREG(info.st_mode)) {
-    close(fd);
     return invalid_argument(fmt::format("'{}' is not a regular file", path));
   }
-  const FileIdentity identity = identity_of(info);
-  return std::unique_ptr<MappedFile>(new MappedFile(path, fd, identity));
+  return std::unique_ptr<MappedFile>(new MappedFile(path, std::move(file), identity_of(info)));
 }
 
 std::span<const std::byte> MappedFile::bytes() const {
   const MutexLock lock(mutex_);
   if (whole_ == nullptr && size() > 0) {
-    auto mapping = GuardedMapping::map(fd_, 0, size(), path_);
+    auto mapping = GuardedMapping::map(fd_.get(), 0, size(), path_);
     if (mapping.ok()) whole_ = std::move(mapping).value();
   }
   return whole_ != nullptr ? whole_->bytes() : std::span<const std::byte>();
@@ -65,12 +59,13 @@ Status MappedFile::check_range(uint64_t offset, uint64_t size) const {
 
 Result<std::unique_ptr<GuardedMapping>> MappedFile::map(uint64_t offset, uint64_t size) const {
   TRY(check_range(offset, size));
-  return GuardedMapping::map(fd_, offset, size, path_);
+  return GuardedMapping::map(fd_.get(), offset, size, path_);
 }
 
 Status MappedFile::check_unchanged() const {
   struct stat info {};
-  if (fstat(fd_, &info) != 0) return from_errno(errno, fmt::format("cannot check '{}'", path_));
+  if (fstat(fd_.get(), &info) != 0)
+    return from_errno(errno, fmt::format("cannot check '{}'", path_));
   if (identity_of(info) != identity_) {
     return failed_precondition(
         fmt::format("model changed on disk: '{}' had {} bytes when it was opened and has {} now",
@@ -83,7 +78,7 @@ Status MappedFile::check_unchanged() const {
 Status MappedFile::read(uint64_t offset, std::span<std::byte> out) const {
   TRY(check_range(offset, out.size()));
   while (!out.empty()) {
-    const ssize_t got = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t got = pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return from_errno(errno, fmt::format("cannot read '{}'", path_));
     if (got == 0) {  // a shorter file than the one opened

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "runtime/base/file_descriptor.h"
 #include "runtime/base/guarded_mapping.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
@@ -33,7 +34,6 @@ class MappedFile {
  public:
   // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT for what is not a regular file.
   static Result<std::unique_ptr<MappedFile>> open(const std::string& path);
-  ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
@@ -57,12 +57,12 @@ class MappedFile {
   Status read(uint64_t offset, std::span<std::byte> out) const;
 
  private:
-  MappedFile(std::string path, int fd, const FileIdentity& identity)
-      : path_(std::move(path)), fd_(fd), identity_(identity) {}
+  MappedFile(std::string path, FileDescriptor fd, const FileIdentity& identity)
+      : path_(std::move(path)), fd_(std::move(fd)), identity_(identity) {}
   Status check_range(uint64_t offset, uint64_t size) const;
 
   const std::string path_;
-  const int fd_;
+  const FileDescriptor fd_;
   const FileIdentity identity_;
   mutable Mutex mutex_;
   mutable std::unique_ptr<GuardedMapping> whole_ STRATA_GUARDED_BY(mutex_);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/random.h>
 
-#include <array>
 #include <cerrno>
 #include <vector>
 
