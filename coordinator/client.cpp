@@ -12,9 +12,6 @@ namespace {
 constexpr const char* kCaller = "client";
 constexpr auto kStatusTimeout = std::chrono::seconds(5);
 
-// A stop is looked for as often while a connection is made.
-constexpr auto kStopInterval = std::chrono::milliseconds(50);
-
 Status interrupted() { return cancelled("interrupted"); }
 
 class ClientImpl final : public Client {
@@ -90,13 +87,9 @@ Result<std::unique_ptr<Client>> Client::connect(const remote::Address& address,
                                                 std::chrono::milliseconds timeout,
                                                 std::stop_token stop) {
   std::shared_ptr<grpc::Channel> channel = remote::open_channel(address);
-  for (std::chrono::milliseconds waited(0);; waited += kStopInterval) {
-    const Status status =
-        remote::wait_connected(*channel, address, "the coordinator", kStopInterval);
-    if (status.ok()) break;
-    if (stop.stop_requested()) return interrupted();
-    if (status.code() != StatusCode::deadline_exceeded || waited >= timeout) return status;
-  }
+  const Status connected =
+      remote::wait_connected(*channel, address, "the coordinator", timeout, stop);
+  if (!connected.ok()) return stop.stop_requested() ? interrupted() : connected;
   return std::unique_ptr<Client>(
       std::make_unique<ClientImpl>(std::move(channel), address.text(), token));
 }

@@ -33,7 +33,7 @@ constexpr int kWindowBytes = 4 << 20;
 constexpr int kHttp2FrameBytes = 1 << 20;
 constexpr int kReadChunkBytes = 64 << 10;
 // How long a wait for a connection may take to notice that it is to end.
-constexpr std::chrono::milliseconds kStopInterval{250};
+constexpr std::chrono::milliseconds kStopInterval{50};
 constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr int kConcurrentCallsMax = 1024;
 

@@ -77,8 +77,8 @@ Result<Address> advertised_address(const Address& listen, std::string_view grpc_
 // A channel of its own (not shared with others to the same address), connecting lazily.
 std::shared_ptr<grpc::Channel> open_channel(const Address& address);
 // Waits until the channel is connected. Errors: UNAVAILABLE "cannot reach <who> at <address>" at
-// once if nothing listens there; DEADLINE_EXCEEDED if nothing answers; CANCELLED within a quarter
-// of a second after `stop` was asked for.
+// once if nothing listens there; DEADLINE_EXCEEDED if nothing answers; CANCELLED within 50 ms
+// after `stop` was asked for.
 Status wait_connected(grpc::Channel& channel, const Address& address, std::string_view who,
                       std::chrono::milliseconds timeout, const std::stop_token& stop = {});
 
