@@ -3,9 +3,8 @@
 // Which tensors a layer range needs, and their shapes, the architecture declares (tensor_table.h).
 // Two-dimensional weights go to the device's best weight memory that takes them (the CPU's repacks
 // them), vectors to its compute memory; or two-dimensional ones stay in the file, of which just
-// those ranges are then mapped. Several threads read and repack; a tensor's file pages are given
-// back once it is loaded, so a load needs little more than its result. Tied embeddings are held
-// once.
+// those ranges are then mapped. Several threads read and repack piece by piece, so a load needs
+// little more than its result. Tied embeddings are held once.
 //
 // Threads: load() from any thread; the result is immutable and shared.
 #pragma once

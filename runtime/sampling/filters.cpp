@@ -32,9 +32,7 @@ void apply_logit_bias(std::span<double> scores, std::span<const std::pair<int32_
 
 Status apply_penalties(std::span<double> scores, std::span<const int32_t> history,
                        const SamplingParams& params) {
-  const bool unchanged = params.repetition_penalty == 1.0F && params.frequency_penalty == 0.0F &&
-                         params.presence_penalty == 0.0F;
-  if (unchanged || params.penalty_last_n == 0) return ok_status();
+  if (!looks_back(params) || params.penalty_last_n == 0) return ok_status();
   if (params.penalty_last_n > 0) {
     history = history.last(std::min(history.size(), static_cast<size_t>(params.penalty_last_n)));
   }

@@ -64,7 +64,7 @@ class LocalScheduler final : public Scheduler {
     SplitPlan split;
     AllocationPlan allocation;
     bool placed = false;
-    bool moved = false;  // was placed, until some of its memory was given up
+    bool moved = false;                       // was placed, until some of its memory was given up
     std::vector<std::vector<uint64_t>> uids;  // by split and set
     std::vector<std::vector<std::unique_ptr<Event>>> read_done;  // by split and set; may be null
     size_t next_set = 0;

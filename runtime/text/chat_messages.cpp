@@ -87,7 +87,7 @@ Status MessageForm::apply_role(Json& message, size_t index) {
     return invalid_argument(fmt::format("messages[{}] has no role", index));
   }
   const std::string role = message["role"];
-  const std::vector<std::string> roles = known_roles();
+  const std::vector<std::string>& roles = known_roles();
   if (std::find(roles.begin(), roles.end(), role) == roles.end()) {
     return invalid_argument(
         fmt::format("messages[{}].role is '{}', must be system, developer, user, assistant or tool",
@@ -179,8 +179,10 @@ Status MessageForm::merge_system(Json& messages) {
 
 }  // namespace
 
-std::vector<std::string> known_roles() {
-  return {"system", "developer", "user", "assistant", "tool", "function", "ipython", "model"};
+const std::vector<std::string>& known_roles() {
+  static const std::vector<std::string> roles = {"system", "developer", "user",    "assistant",
+                                                 "tool",   "function",  "ipython", "model"};
+  return roles;
 }
 
 Result<std::string> messages_for(const ChatTraits& traits, std::string_view text,

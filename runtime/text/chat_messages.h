@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/text/chat_template.h"
@@ -12,7 +13,7 @@
 namespace strata {
 
 // The names of roles that count as the template's own words.
-std::vector<std::string> known_roles();
+const std::vector<std::string>& known_roles();
 
 // The messages, checked and put into the template's form; unchanged text where nothing had to be
 // changed. `source`: the template's, which may know the role "developer".

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "runtime/text/chat_families.h"
@@ -65,10 +66,15 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::of_model(const Metadata& met
 }
 
 Result<jinja::MarkedText> ChatTemplate::render_as_given(const ChatInput& input) const {
+  return render_with(input, input.messages);
+}
+
+Result<jinja::MarkedText> ChatTemplate::render_with(const ChatInput& input,
+                                                    std::string messages) const {
   jinja::RenderInput render;
   render.texts = {{"bos_token", bos_}, {"eos_token", eos_}};
   render.json = TRY(split_variables(input.variables));
-  render.json.emplace_back("messages", input.messages);
+  render.json.emplace_back("messages", std::move(messages));
   render.json.emplace_back("tools", input.tools.empty() ? "null" : input.tools);
   render.json.emplace_back("add_generation_prompt", input.add_generation_prompt ? "true" : "false");
   render.trusted_key = "role";
@@ -78,21 +84,22 @@ Result<jinja::MarkedText> ChatTemplate::render_as_given(const ChatInput& input) 
 }
 
 Result<jinja::MarkedText> ChatTemplate::render(const ChatInput& input) const {
-  ChatInput fitted = input;
-  fitted.messages = TRY(messages_for(traits_, input.messages, compiled_->source()));
-  return render_as_given(fitted);
+  return render_with(input, TRY(messages_for(traits_, input.messages, compiled_->source())));
 }
 
 bool ChatTemplate::renders(std::string_view messages, std::string_view wanted,
-                           std::string_view unwanted, std::string_view tools) const {
+                           std::initializer_list<std::string_view> unwanted,
+                           std::string_view tools) const {
   ChatInput input;
-  input.messages = std::string(messages);
   input.tools = std::string(tools);
   input.now.tm_year = 125;
   input.now.tm_mday = 1;
-  const auto text = render_as_given(input);
-  return text.ok() && text.value().bytes.find(wanted) != std::string::npos &&
-         (unwanted.empty() || text.value().bytes.find(unwanted) == std::string::npos);
+  const auto text = render_with(input, std::string(messages));
+  if (!text.ok()) return false;
+  const std::string& bytes = text.value().bytes;
+  return bytes.find(wanted) != std::string::npos &&
+         std::all_of(unwanted.begin(), unwanted.end(),
+                     [&](std::string_view word) { return bytes.find(word) == std::string::npos; });
 }
 
 void ChatTemplate::find_traits() {
@@ -114,17 +121,15 @@ void ChatTemplate::find_traits() {
   constexpr std::string_view kTools =
       R"([{"type": "function", "function": {"name": "QTOOLQ", "description": "d", )"
       R"("parameters": {"type": "object", "properties": {}, "required": []}}}])";
-  traits_.takes_text = renders(kText, "QNEEDLEQ", "");
+  traits_.takes_text = renders(kText, "QNEEDLEQ");
   // Printed parts would show their keys.
-  traits_.takes_parts =
-      renders(kParts, "QNEEDLEQ", "'text'") && renders(kParts, "QNEEDLEQ", "\"text\"");
-  traits_.takes_system = renders(kSystem, "QNEEDLEQ", "") || !traits_.takes_text;
-  traits_.takes_tools = renders(kText, "QTOOLQ", "", kTools);
-  const bool objects = renders(call(R"("")", kObject), "QNEEDLEQ", "'QKEYQ'");
-  const bool strings = renders(call(R"("")", kString), "QNEEDLEQ", "\\\"");
+  traits_.takes_parts = renders(kParts, "QNEEDLEQ", {"'text'", "\"text\""});
+  traits_.takes_system = renders(kSystem, "QNEEDLEQ") || !traits_.takes_text;
+  traits_.takes_tools = renders(kText, "QTOOLQ", {}, kTools);
+  const bool objects = renders(call(R"("")", kObject), "QNEEDLEQ", {"'QKEYQ'"});
+  const bool strings = renders(call(R"("")", kString), "QNEEDLEQ", {"\\\""});
   traits_.takes_object_arguments = objects || !strings;
-  traits_.takes_tool_calls = objects || strings;
-  traits_.takes_null = renders(call("null", objects ? kObject : kString), "QNAMEQ", "None");
+  traits_.takes_null = renders(call("null", objects ? kObject : kString), "QNAMEQ", {"None"});
 }
 
 std::string messages_json(const std::vector<ChatMessage>& messages) {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,7 +41,6 @@ struct ChatTraits {
   bool takes_null = false;             // null content beside tool calls
   bool takes_system = true;            // a system message
   bool takes_tools = false;            // writes the tools it is given
-  bool takes_tool_calls = false;       // an assistant's earlier calls
   bool takes_object_arguments = true;  // their arguments as an object, else as JSON text
 };
 
@@ -74,7 +74,10 @@ class ChatTemplate {
  private:
   ChatTemplate() = default;
   void find_traits();
-  bool renders(std::string_view messages, std::string_view wanted, std::string_view unwanted,
+  Result<jinja::MarkedText> render_with(const ChatInput& input, std::string messages) const;
+  // Whether that gives a text with `wanted` in it and none of `unwanted`.
+  bool renders(std::string_view messages, std::string_view wanted,
+               std::initializer_list<std::string_view> unwanted = {},
                std::string_view tools = "null") const;
 
   std::shared_ptr<const jinja::Template> compiled_;

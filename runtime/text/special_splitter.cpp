@@ -66,8 +66,11 @@ std::vector<TextFragment> SpecialSplitter::split(std::string_view text, bool par
       }
       size_t begin = fragment.begin;
       for (size_t at = begin; at + length <= fragment.end;) {
-        const bool trusted = parse_special && !overlaps(untrusted, at, at + length);
-        const int32_t token = token_of_length(text.substr(at), length, trusted);
+        int32_t token = token_of_length(text.substr(at), length, parse_special);
+        // Almost no place holds a token: only one that does is looked up among the ranges.
+        if (token >= 0 && parse_special && overlaps(untrusted, at, at + length)) {
+          token = token_of_length(text.substr(at), length, false);
+        }
         if (token < 0) {
           ++at;
           continue;

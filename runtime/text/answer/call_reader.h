@@ -18,7 +18,6 @@ class ArgumentsWriter {
   // False: the byte belongs to no JSON here; nothing was written.
   bool feed(char byte, DeltaSink& sink);
   bool is_done() const { return done_; }
-  bool has_begun() const { return begun_; }
   // Completes what was begun, or writes {} if nothing was.
   void finish(DeltaSink& sink);
 

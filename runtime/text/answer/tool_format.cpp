@@ -32,12 +32,6 @@ void find_reasoning(std::string_view source, ToolFormat& format) {
 
 }  // namespace
 
-std::string_view call_syntax_name(CallSyntax syntax) {
-  constexpr std::array<std::string_view, 6> kNames = {"json_bare", "json_marked", "mistral",
-                                                      "deepseek",  "xml",         "channels"};
-  return kNames[static_cast<size_t>(syntax)];
-}
-
 ToolFormat tool_format_of(std::string_view source, bool takes_tools) {
   ToolFormat format;
   format.template_writes_tools = takes_tools;

@@ -38,9 +38,6 @@ struct ToolFormat {
   std::vector<std::string> markers() const;
 };
 
-// "json_bare", "mistral", ...
-std::string_view call_syntax_name(CallSyntax syntax);
-
 ToolFormat tool_format_of(const ChatTemplate& chat);
 // Of a template's source alone; `takes_tools`: it writes the tools it is given.
 ToolFormat tool_format_of(std::string_view source, bool takes_tools);

@@ -65,6 +65,13 @@ Result<const Text*> text_argument(Runtime& runtime, const Bound& bound, size_t i
   return value.text().get();
 }
 
+Result<const Text*> required_text(Runtime& runtime, const Bound& bound, size_t index,
+                                  std::string_view name) {
+  const Text* text = TRY(text_argument(runtime, bound, index, name));
+  if (text == nullptr) return runtime.error("must be str, not NoneType");
+  return text;
+}
+
 bool truth_argument(const Bound& bound, size_t index, bool fallback) {
   return bound.has(index) ? is_truthy(bound[index]) : fallback;
 }

@@ -46,6 +46,9 @@ Result<int64_t> integer_argument(Runtime& runtime, const Bound& bound, size_t in
 // The argument as a string; null if it was not given or is None.
 Result<const Text*> text_argument(Runtime& runtime, const Bound& bound, size_t index,
                                   std::string_view name);
+// The same, and an error where there is none.
+Result<const Text*> required_text(Runtime& runtime, const Bound& bound, size_t index,
+                                  std::string_view name);
 bool truth_argument(const Bound& bound, size_t index, bool fallback);
 
 }  // namespace strata::jinja

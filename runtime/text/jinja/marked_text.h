@@ -28,9 +28,6 @@ struct MarkedText {
   std::vector<ByteRange> foreign;
 
   bool has_foreign() const { return !foreign.empty(); }
-  bool is_foreign() const {
-    return foreign.size() == 1 && foreign[0].begin == 0 && foreign[0].end == bytes.size();
-  }
 };
 
 // Collects a text piece by piece, up to a limit. What does not fit is dropped and remembered, so

@@ -57,8 +57,7 @@ Result<Value> splitlines(Runtime& runtime, const Value& self, CallArguments& arg
 template <bool last>
 Result<Value> partition(Runtime& runtime, const Value& self, CallArguments& arguments) {
   const Bound bound = TRY(bind(runtime, arguments, {"partition", {"sep"}, 1}));
-  const Text* separator = TRY(text_argument(runtime, bound, 0, "sep"));
-  if (separator == nullptr) return runtime.error("must be str, not NoneType");
+  const Text* separator = TRY(required_text(runtime, bound, 0, "sep"));
   if (separator->bytes.empty()) return runtime.error("empty separator");
   const Text& text = *self.text();
   const size_t size = text.bytes.size();
@@ -102,20 +101,34 @@ Result<bool> window(Runtime& runtime, const Text& text, const Bound& bound, size
   return start <= length && begin <= end;
 }
 
+// What find() and count() look for, and where.
+struct Search {
+  const Text* wanted = nullptr;
+  size_t begin = 0;  // bytes
+  size_t end = 0;
+  bool is_inside = false;  // there is such a place
+};
+
+Result<Search> search_of(Runtime& runtime, const Text& text, CallArguments& arguments,
+                         std::string_view name, bool backward) {
+  const Bound bound = TRY(bind(runtime, arguments, {name, {"sub", "start", "end"}, 1}));
+  Search search;
+  search.wanted = TRY(required_text(runtime, bound, 0, "sub"));
+  TRY(runtime.charge_bytes(text.bytes.size()));
+  if (backward) TRY(charge_backward_search(runtime, text, *search.wanted));
+  search.is_inside = TRY(window(runtime, text, bound, search.begin, search.end));
+  return search;
+}
+
 enum class NotFound : uint8_t { minus_one, error };
 
 template <bool last, NotFound otherwise>
 Result<Value> find_method(Runtime& runtime, const Value& self, CallArguments& arguments) {
-  const Bound bound = TRY(bind(runtime, arguments, {"find", {"sub", "start", "end"}, 1}));
-  const Text* wanted = TRY(text_argument(runtime, bound, 0, "sub"));
-  if (wanted == nullptr) return runtime.error("must be str, not NoneType");
-  size_t begin = 0;
-  size_t end = 0;
   const Text& text = *self.text();
-  TRY(runtime.charge_bytes(text.bytes.size()));
-  if (last) TRY(charge_backward_search(runtime, text, *wanted));
-  if (TRY(window(runtime, text, bound, begin, end))) {
-    const std::optional<size_t> found = find_text(text, *wanted, begin, end, last);
+  const Search search = TRY(search_of(runtime, text, arguments, "find", last));
+  if (search.is_inside) {
+    const std::optional<size_t> found =
+        find_text(text, *search.wanted, search.begin, search.end, last);
     if (found) {
       return Value(
           static_cast<int64_t>(count_code_points(std::string_view(text.bytes).substr(0, *found))));
@@ -126,22 +139,19 @@ Result<Value> find_method(Runtime& runtime, const Value& self, CallArguments& ar
 }
 
 Result<Value> count_method(Runtime& runtime, const Value& self, CallArguments& arguments) {
-  const Bound bound = TRY(bind(runtime, arguments, {"count", {"sub", "start", "end"}, 1}));
-  const Text* wanted = TRY(text_argument(runtime, bound, 0, "sub"));
-  if (wanted == nullptr) return runtime.error("must be str, not NoneType");
-  size_t begin = 0;
-  size_t end = 0;
   const Text& text = *self.text();
-  TRY(runtime.charge_bytes(text.bytes.size()));
-  if (!TRY(window(runtime, text, bound, begin, end))) return Value(int64_t{0});
-  if (wanted->bytes.empty()) {
+  Search search = TRY(search_of(runtime, text, arguments, "count", false));
+  if (!search.is_inside) return Value(int64_t{0});
+  if (search.wanted->bytes.empty()) {
     return Value(static_cast<int64_t>(
-        count_code_points(std::string_view(text.bytes).substr(begin, end - begin)) + 1));
+        count_code_points(
+            std::string_view(text.bytes).substr(search.begin, search.end - search.begin)) +
+        1));
   }
   int64_t count = 0;
-  while (const auto found = find_text(text, *wanted, begin, end, false)) {
+  while (const auto found = find_text(text, *search.wanted, search.begin, search.end, false)) {
     ++count;
-    begin = *found + wanted->bytes.size();
+    search.begin = *found + search.wanted->bytes.size();
   }
   return Value(count);
 }
@@ -175,8 +185,7 @@ Result<Value> starts_or_ends(Runtime& runtime, const Value& self, CallArguments&
 template <bool at_start>
 Result<Value> remove_fix(Runtime& runtime, const Value& self, CallArguments& arguments) {
   const Bound bound = TRY(bind(runtime, arguments, {"removeprefix", {"prefix"}, 1}));
-  const Text* fix = TRY(text_argument(runtime, bound, 0, "prefix"));
-  if (fix == nullptr) return runtime.error("must be str, not NoneType");
+  const Text* fix = TRY(required_text(runtime, bound, 0, "prefix"));
   const Text& text = *self.text();
   const bool found =
       at_start ? text.bytes.starts_with(fix->bytes) : text.bytes.ends_with(fix->bytes);

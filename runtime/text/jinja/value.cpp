@@ -166,8 +166,6 @@ Result<bool> Namespace::attribute(Runtime&, std::string_view name, Value& out) {
   return value != nullptr;
 }
 
-Result<bool> Namespace::item(Runtime&, const Value&, Value&) { return false; }
-
 std::string Range::repr() const {
   return step == 1 ? fmt::format("range({}, {})", start, stop)
                    : fmt::format("range({}, {}, {})", start, stop, step);

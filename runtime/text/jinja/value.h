@@ -195,7 +195,6 @@ struct Namespace final : Special {
   std::string_view type_name() const override { return "Namespace"; }
   std::string repr() const override { return "<Namespace>"; }
   Result<bool> attribute(Runtime& runtime, std::string_view name, Value& out) override;
-  Result<bool> item(Runtime& runtime, const Value& key, Value& out) override;
 
   Dict* attributes = nullptr;
 };
