@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/json_line.h"
 #include "runtime/base/human.h"
 
 namespace strata::cli {
@@ -35,7 +36,7 @@ std::string Answer::json() const {
                        {"tokens_per_s", tokens_per_s()},
                        {"seed", started.seed},
                        {"model", started.model}};
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_line(object);
 }
 
 Status ask(Session& session, const remote::GenerateRequest& request, bool stream,

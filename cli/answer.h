@@ -22,7 +22,7 @@ struct Answer {
 
   // Of the tokens after the first, whose time counts as the prompt's; 0 if there are none.
   double tokens_per_s() const;
-  // "12 prompt tokens in 35 ms, 40 tokens at 81.3 tokens/s".
+  // "prompt 12 tokens in 35 ms, answer 40 tokens at 81.3 tokens/s".
   std::string speed_text() const;
   // One object on one line.
   std::string json() const;

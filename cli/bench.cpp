@@ -9,6 +9,7 @@
 
 #include "backends/cpu/isa.h"
 #include "cli/bench_run.h"
+#include "cli/json_line.h"
 #include "cli/local_cluster.h"
 #include "cli/local_engine.h"
 #include "cli/signals.h"
@@ -196,7 +197,7 @@ std::string to_json(const BenchResult& result, const BenchOptions& options,
                        {"threads", settings.threads},
                        {"isa", settings.isa},
                        {"kv_type", options.model.kv_type}};
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_line(object);
 }
 
 std::string to_text(const BenchResult& result, const BenchOptions& options,

@@ -16,6 +16,15 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+// $NAME/strata, else a folder below the home, else one of the user's own.
+std::string user_folder(const char* name, const char* below_home, const char* below_tmp) {
+  const std::string base = environment(name);
+  if (!base.empty()) return base + "/strata";
+  const std::string home = environment("HOME");
+  if (!home.empty()) return home + below_home;
+  return "/var/tmp/strata-" + std::to_string(::getuid()) + below_tmp;
+}
+
 }  // namespace
 
 void add_token_options(CLI::App& command, TokenOptions& options) {
@@ -37,20 +46,10 @@ Result<std::string> read_token(const TokenOptions& options, bool create) {
       create);
 }
 
-std::string user_cache_folder() {
-  const std::string cache = environment("XDG_CACHE_HOME");
-  if (!cache.empty()) return cache + "/strata";
-  const std::string home = environment("HOME");
-  if (!home.empty()) return home + "/.cache/strata";
-  return "/var/tmp/strata-" + std::to_string(::getuid());
-}
+std::string user_cache_folder() { return user_folder("XDG_CACHE_HOME", "/.cache/strata", ""); }
 
 std::string user_state_folder() {
-  const std::string state = environment("XDG_STATE_HOME");
-  if (!state.empty()) return state + "/strata";
-  const std::string home = environment("HOME");
-  if (!home.empty()) return home + "/.local/state/strata";
-  return "/var/tmp/strata-" + std::to_string(::getuid()) + "/state";
+  return user_folder("XDG_STATE_HOME", "/.local/state/strata", "/state");
 }
 
 void add_cluster_address_options(CLI::App& command, ClusterAddressOptions& options) {

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "cli/json_line.h"
 
 namespace strata::cli {
 
@@ -44,6 +48,10 @@ CLI::Option* add_kv_type_option(CLI::App& command, std::string& kv_type) {
 
 void add_example(CLI::App& command, const std::string& example) { command.footer(example); }
 
+std::string read_standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
 void report_error(const Status& status, bool json) {
   std::string text;
   if (json) {
@@ -51,7 +59,7 @@ void report_error(const Status& status, bool json) {
                             {"message", status.message()}};
     if (!status.hint().empty()) error["hint"] = status.hint();
     const nlohmann::json object = {{"error", error}};
-    text = object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    text = json_line(object);
   } else {
     text = fmt::format("error: {}\n", status.message());
     if (!status.hint().empty()) text += fmt::format("hint: {}\n", status.hint());

@@ -25,8 +25,8 @@ struct CommandContext {
   // standard error, or as one JSON object when `json` is set.
   std::function<Status()> run;
   int exit_code = exit_ok;  // of a command that answers "no" without having failed
-  bool json = false;      // the chosen command was asked for --json
-  std::string log_level;  // empty: info, and with --json off
+  bool json = false;        // the chosen command was asked for --json
+  std::string log_level;    // empty: info, and with --json off
 
   std::string chosen_log_level() const {
     if (!log_level.empty()) return log_level;
@@ -42,6 +42,9 @@ CLI::Option* add_context_option(CLI::App& command, uint32_t& context);
 CLI::Option* add_kv_type_option(CLI::App& command, std::string& kv_type);
 // The example that closes a command's --help.
 void add_example(CLI::App& command, const std::string& example);
+
+// All of standard input.
+std::string read_standard_input();
 
 // Prints the error as every command does, and nothing else.
 void report_error(const Status& status, bool json);

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "cli/cluster_options.h"
+#include "cli/json_line.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
 
@@ -82,9 +83,7 @@ std::string join_hint(const remote::Address& listening) {
                      listening.is_loopback() ? "" : " --listen 0.0.0.0:0 --insecure-network");
 }
 
-void print_json(Terminal& terminal, const Json& object) {
-  terminal.answer(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-}
+void print_json(Terminal& terminal, const Json& object) { terminal.answer(json_line(object)); }
 
 Status run_coordinator(const CoordinatorCommandOptions& options) {
   const Signals signals(options.json);

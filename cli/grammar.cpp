@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/grammar_options.h"
+#include "cli/json_line.h"
+#include "runtime/base/text_table.h"
 #include "runtime/base/utf8.h"
 #include "runtime/grammar/grammar.h"
 #include "runtime/grammar/matcher.h"
@@ -19,6 +19,7 @@ namespace {
 struct Arguments {
   GrammarOptions grammar;
   bool generation = false;
+  std::shared_ptr<const grammar::Pda> pda;  // once it is compiled
 };
 
 std::string character_at(std::string_view document, size_t offset) {
@@ -40,33 +41,27 @@ std::string to_json(const GrammarVerdict& verdict) {
     object["found"] = verdict.found;
     object["expected"] = verdict.expected;
   }
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_line(object);
+}
+
+// Exit code 1 says "rejected": a grammar that is none is a wrong use, and found out before.
+Status compile(Arguments& arguments) {
+  const auto strictness =
+      arguments.generation ? grammar::Strictness::generation : grammar::Strictness::checking;
+  const GrammarSpec spec = TRY(read_grammar(arguments.grammar));
+  if (spec.kind == GrammarSpec::Kind::none) {
+    return invalid_argument("no grammar is given",
+                            "--schema FILE, --gbnf FILE or --regex EXPRESSION");
+  }
+  arguments.pda = TRY(grammar::compile_grammar(spec, strictness));
+  return ok_status();
 }
 
 Status run_grammar(const Arguments& arguments, CommandContext& context) {
-  const auto strictness =
-      arguments.generation ? grammar::Strictness::generation : grammar::Strictness::checking;
-  const auto compile = [&]() -> Result<std::shared_ptr<const grammar::Pda>> {
-    const GrammarSpec spec = TRY(read_grammar(arguments.grammar));
-    if (spec.kind == GrammarSpec::Kind::none) {
-      return invalid_argument("no grammar is given",
-                              "--schema FILE, --gbnf FILE or --regex EXPRESSION");
-    }
-    return grammar::compile_grammar(spec, strictness);
-  };
-  const Result<std::shared_ptr<const grammar::Pda>> pda = compile();
-  if (!pda.ok()) {
-    // Exit code 1 says "rejected"; a grammar that is none is a wrong use.
-    report_error(pda.status(), context.json);
-    context.exit_code = exit_usage;
-    return ok_status();
-  }
-  const std::string document{std::istreambuf_iterator<char>(std::cin),
-                             std::istreambuf_iterator<char>()};
-  const GrammarVerdict verdict = judge(*pda, document);
+  const GrammarVerdict verdict = judge(arguments.pda, read_standard_input());
   context.exit_code = verdict.accepted ? exit_ok : exit_error;
   if (context.json) {
-    fmt::print("{}\n", to_json(verdict));
+    fmt::print("{}", to_json(verdict));
   } else if (verdict.accepted) {
     fmt::print("accepted\n");
   } else {
@@ -94,10 +89,7 @@ GrammarVerdict judge(std::shared_ptr<const grammar::Pda> pda, std::string_view d
   const std::string_view before = document.substr(0, verdict.offset);
   verdict.line = static_cast<size_t>(std::count(before.begin(), before.end(), '\n')) + 1;
   const std::string_view line = before.substr(before.rfind('\n') + 1);  // npos + 1 is 0
-  verdict.column = static_cast<size_t>(std::count_if(
-                       line.begin(), line.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })) +
-                   1;
+  verdict.column = shown_width(line) + 1;
   verdict.found = character_at(document, verdict.offset);
   verdict.expected = matcher.failure().ok()
                          ? matcher.expected()
@@ -115,9 +107,8 @@ void add_grammar_command(CLI::App& app, CommandContext& context) {
   add_json_option(command, context, "Print one JSON object");
   add_example(command, "echo '{\"name\": \"Ann\"}' | strata grammar --schema person.json");
   command.callback([arguments, &context] {
-    context.run = [arguments, &context] {
-      return run_grammar(*arguments, context);
-    };
+    context.check = [arguments] { return compile(*arguments); };
+    context.run = [arguments, &context] { return run_grammar(*arguments, context); };
   });
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/cluster_options.h"
+#include "cli/json_line.h"
 #include "cli/terminal.h"
 #include "coordinator/client.h"
 #include "runtime/base/human.h"
@@ -117,7 +118,7 @@ std::string to_json(const remote::ClusterStatus& status) {
                        {"predicted_tokens_per_s", status.predicted_tokens_per_s},
                        {"measured_tokens_per_s", status.measured_tokens_per_s},
                        {"nodes", nodes}};
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_line(object);
 }
 
 Status run_ps(const PsOptions& options) {

@@ -1,11 +1,11 @@
 // SIGINT and SIGTERM as events that a command waits for, in place of handlers that run anywhere;
 // the same behaviour for every command:
 //
-//   first   the command ends what it does in an orderly way: stop_token() is told, a handler
-//   called; second  it stops now, without waiting for anything: an error is printed, and the
-//   process ends
-//           with exit code 1 (the kernel ends its worker processes with it);
-//   third   the process ends at once, whatever the second is still busy with.
+//   - the first: the command ends what it does in an orderly way; stop_token() is told, a handler
+//     called.
+//   - the second: it stops now, without waiting for anything; an error is printed, and the process
+//     ends with exit code 1 (the kernel ends its worker processes with it).
+//   - the third: the process ends at once, whatever the second is still busy with.
 //
 // A signal within kOneKeystroke of the one before counts as the same: a terminal and a launcher may
 // both pass one Ctrl-C on. Construct it before any thread is started: it blocks the signals for all

@@ -4,13 +4,13 @@
 
 #include <fstream>
 #include <iomanip>
-#include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
+#include "cli/json_line.h"
 #include "runtime/base/utf8.h"
 #include "runtime/gguf/gguf_file.h"
 #include "runtime/text/chat_template.h"
@@ -33,9 +33,7 @@ struct TemplateOptions {
 
 // A file's bytes; "-" is standard input.
 Result<std::string> read_file(const std::string& path) {
-  if (path == "-") {
-    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-  }
+  if (path == "-") return read_standard_input();
   std::ifstream file(path, std::ios::binary);
   if (!file) return not_found(fmt::format("cannot open {}", printable(path)));
   return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
@@ -59,18 +57,17 @@ Result<std::tm> parse_time(const std::string& text) {
 
 // A file with the messages alone, or an object with messages, tools and the like, as OpenAI's API
 // takes it.
-Status take_request(const std::string& text, ChatInput& input) {
+void take_request(const std::string& text, ChatInput& input) {
   const Json request = Json::parse(text, nullptr, false);
   if (!request.is_object() || !request.contains("messages")) {
     input.messages = text;
-    return ok_status();
+    return;
   }
   input.messages = request["messages"].dump();
   if (request.contains("tools")) input.tools = request["tools"].dump();
   if (request.contains("chat_template_kwargs")) {
     input.variables = request["chat_template_kwargs"].dump();
   }
-  return ok_status();
 }
 
 struct Opened {
@@ -112,23 +109,22 @@ std::string to_json(const Opened& opened, const jinja::MarkedText& text) {
   }
   object["from_input"] = spans;
   if (opened.tokenizer != nullptr) object["tokens"] = encode_chat(*opened.tokenizer, text);
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_line(object);
 }
 
 Status run_template(const TemplateOptions& options, bool as_json) {
   ChatInput input;
   input.add_generation_prompt = !options.no_generation_prompt;
-  input.variables = options.variables;
   input.now = options.now.empty() ? local_now() : TRY(parse_time(options.now));
   const std::string messages = TRY(read_file(options.messages_file));
-  TRY(take_request(messages, input));
+  take_request(messages, input);
   if (options.variables != "{}") input.variables = options.variables;
   if (!options.tools_file.empty()) input.tools = TRY(read_file(options.tools_file));
   const Opened opened = TRY(open(options));
   const jinja::MarkedText text =
       TRY(options.fit ? opened.chat->render(input) : opened.chat->render_as_given(input));
   if (as_json) {
-    fmt::print("{}\n", to_json(opened, text));
+    fmt::print("{}", to_json(opened, text));
     return ok_status();
   }
   if (!opened.chat->warning().empty()) {

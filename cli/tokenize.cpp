@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -86,10 +84,6 @@ Result<std::vector<int32_t>> ids_of_words(std::string_view input, const Vocab& v
 
 EncodeOptions encode_options(const TokenizeOptions& options) {
   return {.parse_special = options.special, .add_special = options.add};
-}
-
-std::string read_standard_input() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
 Status run_tokenize(const std::string& model, const std::optional<std::string>& text,

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "cli/terminal.h"
 #include "runtime/base/thread_pool.h"
 #include "tests/support/command_run.h"
+#include "tests/support/json_lines.h"
 #include "tests/support/temp_dir.h"
 
 namespace strata::cli {
@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using test::CommandResult;
+using test::json_lines;
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
@@ -30,17 +31,6 @@ std::string chat_model() { return std::string(STRATA_TEST_DATA) + "/models/qwen3
 CommandResult strata(std::vector<std::string> arguments, const test::CommandOptions& options = {}) {
   arguments.insert(arguments.begin(), std::string(STRATA_BINARY_DIR) + "/strata");
   return test::run_command(arguments, options);
-}
-
-std::vector<json> json_lines(const std::string& text) {
-  std::vector<json> objects;
-  std::istringstream lines(text);
-  std::string line;
-  while (std::getline(lines, line)) {
-    objects.push_back(json::parse(line, nullptr, false));
-    EXPECT_TRUE(objects.back().is_object()) << line;
-  }
-  return objects;
 }
 
 TEST(Run, AnswersOnStandardOutputAndClosesWithTheSpeed) {

@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "tests/cluster/cluster_harness.h"
 #include "tests/support/command_run.h"
+#include "tests/support/json_lines.h"
 
 namespace strata::test {
 namespace {
@@ -19,17 +19,6 @@ using nlohmann::json;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-std::vector<json> objects_of(const std::string& text) {
-  std::vector<json> objects;
-  std::istringstream lines(text);
-  std::string line;
-  while (std::getline(lines, line)) {
-    objects.push_back(json::parse(line, nullptr, false));
-    EXPECT_TRUE(objects.back().is_object()) << line;
-  }
-  return objects;
-}
 
 CommandResult strata(const ClusterHarness& cluster, std::vector<std::string> arguments,
                      const std::string& input = {}) {
@@ -48,8 +37,8 @@ TEST(ClusterChat, TenTurnsBeyondASmallContextKeepTheConnection) {
   const CommandResult result = strata(
       cluster, {"chat", "--temperature", "0", "--ignore-end", "-n", "20"}, turns + "/reset\nHi\n");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  const std::vector<json> answers = objects_of(result.out);
-  const std::vector<json> errors = objects_of(result.err);
+  const std::vector<json> answers = json_lines(result.out);
+  const std::vector<json> errors = json_lines(result.err);
   EXPECT_EQ(answers.size() + errors.size(), 11U);
   ASSERT_FALSE(errors.empty()) << "ten turns are longer than the context";
   for (const json& answer : answers) EXPECT_EQ(answer["finish_reason"], "length");
@@ -62,8 +51,8 @@ TEST(ClusterChat, TenTurnsBeyondASmallContextKeepTheConnection) {
   // An answer that meets the context's end in mid-sentence is no error.
   const CommandResult endless =
       strata(cluster, {"chat", "--temperature", "0", "--ignore-end"}, "Hello\nHello\n");
-  EXPECT_EQ(objects_of(endless.out).at(0)["finish_reason"], "length");
-  EXPECT_EQ(objects_of(endless.err).size(), 1U);
+  EXPECT_EQ(json_lines(endless.out).at(0)["finish_reason"], "length");
+  EXPECT_EQ(json_lines(endless.err).size(), 1U);
 }
 
 TEST(ClusterChat, OddPromptsGiveWhatOneProcessGives) {
@@ -79,15 +68,15 @@ TEST(ClusterChat, OddPromptsGiveWhatOneProcessGives) {
     std::vector<std::string> alone = arguments;
     alone.insert(alone.begin(), strata_binary());
     alone.insert(alone.end(), {"-m", model_path("qwen3.gguf"), "--json"});
-    EXPECT_EQ(objects_of(over.out).at(0)["tokens"],
-              objects_of(run_command(alone).out).at(0)["tokens"])
+    EXPECT_EQ(json_lines(over.out).at(0)["tokens"],
+              json_lines(run_command(alone).out).at(0)["tokens"])
         << prompt;
   }
   const CommandResult long_line =
       strata(cluster, {"chat", "-n", "4"}, std::string(1 << 20, 'a') + "\nok\n");
-  EXPECT_THAT(objects_of(long_line.err).at(0)["error"]["message"].get<std::string>(),
+  EXPECT_THAT(json_lines(long_line.err).at(0)["error"]["message"].get<std::string>(),
               ContainsRegex("the prompt has [0-9]+ tokens and the context holds 512"));
-  EXPECT_EQ(objects_of(long_line.out).size(), 1U);
+  EXPECT_EQ(json_lines(long_line.out).size(), 1U);
 }
 
 TEST(ClusterJson, ErrorsStandAloneOnStandardError) {
@@ -97,7 +86,7 @@ TEST(ClusterJson, ErrorsStandAloneOnStandardError) {
     const CommandResult result = strata(cluster, std::move(arguments));
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.out, IsEmpty());
-    const std::vector<json> errors = objects_of(result.err);
+    const std::vector<json> errors = json_lines(result.err);
     EXPECT_EQ(errors.size(), 1U) << result.err;
     return errors.empty() ? json::object() : errors[0]["error"];
   };
