@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
-#include "runtime/text/answer/answer_parser.h"
+#include "tests/support/parsed_answer.h"
 
 namespace {
 
@@ -23,45 +23,6 @@ constexpr std::array<std::string_view, 7> kSources = {"",
                                                       "<｜tool▁calls▁begin｜>",
                                                       "<|channel|><|message|>"};
 
-struct Answer {
-  std::string reasoning;
-  std::string content;
-  std::vector<std::string> names;
-  std::vector<std::string> arguments;
-  bool operator==(const Answer&) const = default;
-};
-
-void take(const std::vector<AnswerDelta>& deltas, Answer& answer) {
-  for (const AnswerDelta& delta : deltas) {
-    switch (delta.kind) {
-      case AnswerDelta::Kind::reasoning:
-        answer.reasoning += delta.text;
-        break;
-      case AnswerDelta::Kind::content:
-        answer.content += delta.text;
-        break;
-      case AnswerDelta::Kind::call:
-        answer.names.push_back(delta.text);
-        answer.arguments.emplace_back();
-        break;
-      case AnswerDelta::Kind::arguments:
-        STRATA_CHECK(!answer.arguments.empty(), "arguments without a call");
-        answer.arguments.back() += delta.text;
-    }
-  }
-}
-
-Answer parse(const ToolFormat& format, const AnswerOptions& options, std::string_view text,
-             size_t piece) {
-  AnswerParser parser(format, options);
-  Answer answer;
-  for (size_t at = 0; at < text.size(); at += piece) {
-    take(parser.push(text.substr(at, piece)), answer);
-  }
-  take(parser.finish(), answer);
-  return answer;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -73,9 +34,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.parsed_parameters = {"f.n"};
   options.starts_in_reasoning = data[1] % 3 == 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
-  const Answer whole = parse(format, options, text, size);
-  STRATA_CHECK(parse(format, options, text, 1 + data[1] % 7) == whole, "a cut changes the answer");
-  for (const std::string& arguments : whole.arguments) {
+  const test::ParsedAnswer whole = test::parse_answer(format, options, text);
+  STRATA_CHECK(test::parse_answer(format, options, text, 1 + data[1] % 7) == whole,
+               "a cut changes the answer");
+  for (const auto& [name, arguments] : whole.calls) {
     // A string of the model's may hold bytes that are no UTF-8, which the stream replaces before.
     const std::string plain =
         nlohmann::json(arguments).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -254,9 +254,7 @@ TEST_P(BadSteps, AreRefusedAndTheNextOneRuns) {
   Frames frames;
   const auto head = stage(kHead, &frames, &results);
   Steps steps(kEpoch);
-  StepPlan first = steps.next();
-  open_slot(first, 0, 5, 9);
-  add_prompt_row(first, 0, 5);
+  StepPlan first = prompt_step(steps);
   first.rows[0].flags = 0;
   head->submit({std::move(first), {}});
   StepPlan bad = steps.next();
@@ -281,9 +279,7 @@ TEST_F(LocalStageTest, RefusesActivationsOfAnotherSize) {
   Results results;
   const auto tail = stage(kTail, nullptr, &results);
   Steps steps(kEpoch);
-  StepPlan plan = steps.next();
-  open_slot(plan, 0, 5, 9);
-  add_prompt_row(plan, 0, 5);
+  StepPlan plan = prompt_step(steps);
   tail->submit({std::move(plan), std::vector<float>(5 * 128 - 1)});
   const auto all = results.wait(1);
   EXPECT_EQ(all[0].status.code(), StatusCode::invalid_argument);
@@ -323,9 +319,7 @@ TEST_F(LocalStageTest, WaitsForTheTailNoLongerThanTheStepMay) {
   Frames frames;
   const auto head = stage(kHead, &frames, &results);
   Steps steps(kEpoch);
-  StepPlan first = steps.next();
-  open_slot(first, 0, 5, 9);
-  add_prompt_row(first, 0, 5);
+  StepPlan first = prompt_step(steps);
   head->submit({std::move(first), {}});
   StepPlan second = steps.next();
   second.budget_ms = 20;
@@ -341,9 +335,7 @@ TEST_F(LocalStageTest, AStepThatFailedElsewhereEndsTheWait) {
   Frames frames;
   const auto head = stage(kHead, &frames, &results);
   Steps steps(kEpoch);
-  StepPlan first = steps.next();
-  open_slot(first, 0, 5, 9);
-  add_prompt_row(first, 0, 5);
+  StepPlan first = prompt_step(steps);
   head->submit({std::move(first), {}});
   StepPlan second = steps.next();
   add_decode_row(second, 0, 5);
@@ -361,9 +353,7 @@ TEST_F(LocalStageTest, AFailureRidesInTheFrameToTheTail) {
   const auto tail = stage(kTail, nullptr, &tail_results);
   const auto middle = stage(kMiddle, tail.get(), &middle_results);
   Steps steps(kEpoch);
-  StepPlan failed = steps.next();
-  open_slot(failed, 0, 5, 9);
-  add_prompt_row(failed, 0, 5);
+  StepPlan failed = prompt_step(steps);
   failed.failure = data_loss("w0: step 1: the weights are gone", "look at the disk");
   failed.busy_ns = 5;
   middle->submit({std::move(failed), {}});
@@ -390,9 +380,7 @@ TEST_F(LocalStageTest, AFailureIsToldTwiceAndTheSequenceCanBeClosed) {
   Results results;
   const auto three = pipeline({1, 1, 1}, results);
   Steps steps(kEpoch);
-  StepPlan bad = steps.next();
-  open_slot(bad, 0, 5, 9);
-  add_prompt_row(bad, 0, 5);
+  StepPlan bad = prompt_step(steps);
   bad.tokens[2] = 384;
   three->submit({std::move(bad), {}});
   StepPlan good = steps.next();
@@ -412,9 +400,7 @@ TEST_F(LocalStageTest, WaitingForTheTailIsNotComputing) {
   Frames frames;
   const auto head = stage(kHead, &frames, &results);
   Steps steps(kEpoch);
-  StepPlan first = steps.next();
-  open_slot(first, 0, 5, 9);
-  add_prompt_row(first, 0, 5);
+  StepPlan first = prompt_step(steps);
   head->submit({std::move(first), {}});
   frames.wait(1);
   StepPlan second = steps.next();
@@ -440,9 +426,7 @@ TEST_F(LocalStageTest, StopsAtOnceWhileItWaits) {
   Frames frames;
   auto head = stage(kHead, &frames, &results);
   Steps steps(kEpoch);
-  StepPlan first = steps.next();
-  open_slot(first, 0, 5, 9);
-  add_prompt_row(first, 0, 5);
+  StepPlan first = prompt_step(steps);
   head->submit({std::move(first), {}});
   StepPlan second = steps.next();
   add_decode_row(second, 0, 5);
@@ -458,9 +442,7 @@ TEST_F(LocalStageTest, RefusesMoreStepsThanItsQueueHolds) {
   Frames frames;
   const auto head = stage(kHead, &frames, &results, 2);
   Steps steps(kEpoch);
-  StepPlan first = steps.next();
-  open_slot(first, 0, 5, 9);
-  add_prompt_row(first, 0, 5);
+  StepPlan first = prompt_step(steps);
   head->submit({std::move(first), {}});
   frames.wait(1);
   StepPlan waiting = steps.next();

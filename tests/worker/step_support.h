@@ -49,6 +49,15 @@ inline void add_prompt_row(StepPlan& plan, uint32_t slot, uint32_t count) {
   for (const int32_t id : prompt(count)) plan.tokens.push_back(id);
 }
 
+// The first step of a sequence: slot 0, a prompt of 5 tokens, 9 new ones at most.
+
+inline StepPlan prompt_step(Steps& steps) {
+  StepPlan plan = steps.next();
+  open_slot(plan, 0, 5, 9);
+  add_prompt_row(plan, 0, 5);
+  return plan;
+}
+
 inline void add_decode_row(StepPlan& plan, uint32_t slot, uint32_t position) {
   plan.rows.push_back({.slot = slot,
                        .position = position,

@@ -10,6 +10,7 @@
 
 #include "runtime/text/answer/tool_constraint.h"
 #include "runtime/text/answer/tool_format.h"
+#include "tests/support/parsed_answer.h"
 
 namespace strata {
 namespace {
@@ -17,44 +18,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-struct Answer {
-  std::string reasoning;
-  std::string content;
-  std::vector<std::pair<std::string, std::string>> calls;
-  bool operator==(const Answer&) const = default;
-};
-
-void take(const std::vector<AnswerDelta>& deltas, Answer& answer) {
-  for (const AnswerDelta& delta : deltas) {
-    switch (delta.kind) {
-      case AnswerDelta::Kind::reasoning:
-        answer.reasoning += delta.text;
-        break;
-      case AnswerDelta::Kind::content:
-        answer.content += delta.text;
-        break;
-      case AnswerDelta::Kind::call:
-        EXPECT_EQ(delta.index, static_cast<int32_t>(answer.calls.size()));
-        answer.calls.emplace_back(delta.text, "");
-        break;
-      case AnswerDelta::Kind::arguments:
-        EXPECT_EQ(delta.index, static_cast<int32_t>(answer.calls.size()) - 1);
-        answer.calls.back().second += delta.text;
-    }
-  }
-}
-
-Answer parse(const ToolFormat& format, const AnswerOptions& options, std::string_view text,
-             size_t piece = 0) {
-  AnswerParser parser(format, options);
-  Answer answer;
-  if (piece == 0) piece = std::max<size_t>(text.size(), 1);
-  for (size_t at = 0; at < text.size(); at += piece)
-    take(parser.push(text.substr(at, piece)), answer);
-  take(parser.finish(), answer);
-  EXPECT_EQ(parser.calls(), static_cast<int32_t>(answer.calls.size()));
-  return answer;
-}
+using Answer = test::ParsedAnswer;
+using test::parse_answer;
 
 struct Family {
   std::string name;
@@ -142,7 +107,7 @@ AnswerOptions with_tools() {
 TEST(AnswerParser, KnowsEachFamilysCalls) {
   for (const Family& family : families()) {
     const ToolFormat format = tool_format_of(family.source, true);
-    const Answer answer = parse(format, with_tools(), family.text);
+    const Answer answer = parse_answer(format, with_tools(), family.text);
     EXPECT_EQ(answer.reasoning, family.answer.reasoning) << family.name;
     EXPECT_EQ(answer.content, family.answer.content) << family.name;
     EXPECT_EQ(answer.calls, family.answer.calls) << family.name;
@@ -153,8 +118,8 @@ TEST(AnswerParser, NoCutMatters) {
   for (const Family& family : families()) {
     const ToolFormat format = tool_format_of(family.source, true);
     for (size_t piece = 1; piece < 12; ++piece) {
-      EXPECT_EQ(parse(format, with_tools(), family.text, piece),
-                parse(format, with_tools(), family.text))
+      EXPECT_EQ(parse_answer(format, with_tools(), family.text, piece),
+                parse_answer(format, with_tools(), family.text))
           << family.name << " in pieces of " << piece;
     }
   }
@@ -164,7 +129,7 @@ TEST(AnswerParser, ArgumentsAreJsonWhereverTheAnswerBreaksOff) {
   for (const Family& family : families()) {
     const ToolFormat format = tool_format_of(family.source, true);
     for (size_t length = 0; length <= family.text.size(); ++length) {
-      const Answer answer = parse(format, with_tools(), family.text.substr(0, length));
+      const Answer answer = parse_answer(format, with_tools(), family.text.substr(0, length));
       for (const auto& [name, arguments] : answer.calls) {
         EXPECT_TRUE(nlohmann::json::accept(arguments))
             << family.name << " to " << length << ": " << arguments;
@@ -177,14 +142,14 @@ TEST(AnswerParser, WhatOnlyLooksLikeACallIsContent) {
   const ToolFormat bare = tool_format_of("", false);
   for (const char* text : {R"({"a": 1})", R"({"name": "unknown", "arguments": {}})", "{broken",
                            "[1, 2]", R"({"name": "f")", "[]", "{", "x {\"name\": \"f\"}"}) {
-    EXPECT_EQ(parse(bare, with_tools(), text), (Answer{"", text, {}})) << text;
+    EXPECT_EQ(parse_answer(bare, with_tools(), text), (Answer{"", text, {}})) << text;
   }
   const ToolFormat hermes = tool_format_of("<tool_call>", true);
   for (const char* text :
        {"<tool_call>no", "a < b <tool_ca", "<tool_call>{\"x\": 1}</tool_call>"}) {
-    EXPECT_EQ(parse(hermes, with_tools(), text).content, text);
+    EXPECT_EQ(parse_answer(hermes, with_tools(), text).content, text);
   }
-  EXPECT_EQ(parse(hermes, {}, families()[0].text).content, families()[0].text) << "no tools";
+  EXPECT_EQ(parse_answer(hermes, {}, families()[0].text).content, families()[0].text) << "no tools";
 }
 
 TEST(AnswerParser, ReasoningThatThePromptBegan) {
@@ -193,12 +158,13 @@ TEST(AnswerParser, ReasoningThatThePromptBegan) {
   EXPECT_FALSE(prompt_opens_reasoning(format, "<think>\n\n</think>\n\n"));
   AnswerOptions options;
   options.starts_in_reasoning = true;
-  EXPECT_EQ(parse(format, options, "hm\n</think>\n\nHi"), (Answer{"hm", "Hi", {}}));
-  EXPECT_EQ(parse(format, options, "never ends"), (Answer{"never ends", "", {}}));
+  EXPECT_EQ(parse_answer(format, options, "hm\n</think>\n\nHi"), (Answer{"hm", "Hi", {}}));
+  EXPECT_EQ(parse_answer(format, options, "never ends"), (Answer{"never ends", "", {}}));
   options.starts_in_reasoning = false;
-  EXPECT_EQ(parse(format, options, "\n<think>a</think>b<think>c"), (Answer{"a", "b<think>c", {}}));
+  EXPECT_EQ(parse_answer(format, options, "\n<think>a</think>b<think>c"),
+            (Answer{"a", "b<think>c", {}}));
   options.split_reasoning = false;
-  EXPECT_EQ(parse(format, options, "<think>a</think> b").content, "<think>a</think> b");
+  EXPECT_EQ(parse_answer(format, options, "<think>a</think> b").content, "<think>a</think> b");
 }
 
 TEST(ToolChoice, IsReadAndChecked) {
