@@ -76,7 +76,10 @@ TEST(HardwareProbe, WaitsForItsTurnAndStopsWaitingWhenAskedTo) {
     stopper.join();
     EXPECT_EQ(reports.status().code(), StatusCode::cancelled);
   }
-  // Its own turn: nobody holds the name any more. Two measured rates are numbers.
+  // Its own turn: nobody holds the name any more. The measuring hears the stop as well.
+  EXPECT_EQ(probe_devices(registry, request).status().code(), StatusCode::cancelled);
+  // Two measured rates are numbers.
+  request.stop = {};
   const auto reports = probe_devices(registry, request);
   ASSERT_TRUE(reports.ok()) << reports.status().to_string();
   EXPECT_GT(reports.value()[0].speed.read_bytes_per_s, 1e8);
