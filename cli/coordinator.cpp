@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "backends/remote/listener.h"
 #include "cli/cluster_options.h"
 #include "cli/json_line.h"
 #include "cli/serving.h"
@@ -86,6 +87,7 @@ std::string join_hint(const remote::Address& listening) {
 void print_json(Terminal& terminal, const Json& object) { terminal.answer(json_line(object)); }
 
 Status run_coordinator(const CoordinatorCommandOptions& options) {
+  remote::raise_descriptor_limit();
   const Signals signals(options.json);
   const std::stop_token stop = signals.stop_token();
   Terminal terminal(options.json);

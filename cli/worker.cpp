@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "backends/remote/listener.h"
 #include "cli/cluster_options.h"
 #include "cli/signals.h"
 #include "runtime/base/human.h"
@@ -79,6 +80,7 @@ Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) 
 }
 
 Status run_worker(WorkerCommandOptions given, const std::string& log_level, bool is_json) {
+  remote::raise_descriptor_limit();
   Signals signals(is_json);
   if (given.name.empty()) given.name = default_name();
   worker::WorkerOptions options = TRY(worker_options(given));

@@ -4,16 +4,12 @@
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <mutex>
 
 #include "backends/remote/activation_stream.h"
+#include "backends/remote/listener.h"
 #include "backends/remote/token.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
@@ -35,6 +31,9 @@ constexpr int kReadChunkBytes = 64 << 10;
 // How long a wait for a connection may take to notice that it is to end.
 constexpr std::chrono::milliseconds kStopInterval{50};
 constexpr int kHandshakeTimeoutMs = 10'000;
+// gRPC puts a whole message together before it looks at its size, and before the caller's token is
+// seen: beyond this, for all connections of a server, it ends streams.
+constexpr size_t kBufferedBytesMax = size_t{512} << 20;
 constexpr int kConcurrentCallsMax = 1024;
 
 // gRPC and protobuf write lines of their own to standard error, some of them whenever a peer sends
@@ -60,47 +59,6 @@ void set_common_options(const Set& set) {
   set(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
   set(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kHttp2FrameBytes);
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
-}
-
-// Why nothing could listen: binds by hand, which says what gRPC does not.
-Status explain_bind(const Address& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(address.port);
-  if (const int error = ::getaddrinfo(address.host.c_str(), port.c_str(), &hints, &found)) {
-    return invalid_argument(fmt::format("cannot listen on {}: host '{}' is not known: {}",
-                                        address.text(), address.host, ::gai_strerror(error)));
-  }
-  int bind_error = 0;
-  for (const addrinfo* each = found; each != nullptr && bind_error == 0; each = each->ai_next) {
-    const FileDescriptor socket(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (!socket.is_open()) continue;
-    const int on = 1;
-    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (::bind(socket.get(), each->ai_addr, each->ai_addrlen) != 0 ||
-        ::listen(socket.get(), 1) != 0) {
-      bind_error = errno;
-    }
-  }
-  ::freeaddrinfo(found);
-  if (bind_error == EADDRINUSE) {
-    return {StatusCode::already_exists,
-            fmt::format("cannot listen on {}: the port is taken", address.text()),
-            "choose another with --listen HOST:PORT, or end the program that holds it"};
-  }
-  if (bind_error == EADDRNOTAVAIL) {
-    return invalid_argument(
-        fmt::format("cannot listen on {}: not an address of this machine", address.text()));
-  }
-  if (bind_error == EACCES) {
-    return invalid_argument(
-        fmt::format("cannot listen on {}: ports below 1024 need root", address.text()),
-        "choose a port from 1024 on");
-  }
-  return unavailable(fmt::format("cannot listen on {}: {}", address.text(),
-                                 bind_error != 0 ? std::strerror(bind_error) : "unknown reason"));
 }
 
 }  // namespace
@@ -181,8 +139,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const ServerOptions& options
   set_common_options([&](const char* key, int value) { builder.AddChannelArgument(key, value); });
   builder.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
   builder.SetMaxSendMessageSize(static_cast<int>(kMessageBytesMax));
-  // Two servers on one port would share its connections without a word.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetResourceQuota(grpc::ResourceQuota("server").Resize(kBufferedBytesMax));
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kConcurrentCallsMax);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
@@ -190,28 +147,39 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const ServerOptions& options
   // Nobody here compresses; a peer that does could make a lot of memory of little.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
-  int port = 0;
-  builder.AddListeningPort(options.listen.text(), grpc::InsecureServerCredentials(), &port);
+  std::unique_ptr<RpcServer> server(new RpcServer());
+  server->listener_ = TRY(Listener::bind(options.listen));
+  using Builder = grpc::ServerBuilder::experimental_type;
+  server->connections_ = builder.experimental().AddExternalConnectionAcceptor(
+      Builder::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   if (options.streams != nullptr) options.streams->register_with(builder);
-  std::unique_ptr<RpcServer> server(new RpcServer());
   server->server_ = builder.BuildAndStart();
-  if (!server->server_ || port == 0) {
+  if (!server->server_) {
     if (options.streams != nullptr) options.streams->stop();
-    return explain_bind(options.listen);
+    return unavailable(fmt::format("gRPC cannot serve {}", options.listen.text()));
   }
   server->address_ = options.listen;
-  server->address_.port = static_cast<uint16_t>(port);
+  server->address_.port = server->listener_->port();
   server->streams_ = options.streams;
   if (options.streams != nullptr) options.streams->start();
+  server->listener_->start(
+      [&connections = *server->connections_](int listening, FileDescriptor connection) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+        parameters.listener_fd = listening;
+        parameters.fd = connection.release();
+        connections.HandleNewConnection(&parameters);
+      });
   return server;
 }
 
+RpcServer::RpcServer() = default;
 RpcServer::~RpcServer() { shutdown(std::chrono::milliseconds(0)); }
 
 void RpcServer::shutdown(std::chrono::milliseconds grace) {
   if (down_ || !server_) return;
   down_ = true;
+  listener_->stop();
   server_->Shutdown(std::chrono::system_clock::now() + grace);
   if (streams_ != nullptr) streams_->stop();
   server_->Wait();

@@ -25,6 +25,9 @@ class ClientContext;
 class Server;
 class Service;
 class ServerContextBase;
+namespace experimental {
+class ExternalConnectionAcceptor;
+}  // namespace experimental
 }  // namespace grpc
 
 namespace strata::remote {
@@ -90,6 +93,7 @@ Status check_caller(const grpc::ServerContextBase& context, const std::string& t
 // The name that the caller gave with add_credentials; "?" if none. Not proven, for messages.
 std::string caller_name(const grpc::ServerContextBase& context);
 
+class Listener;
 class StreamAcceptor;
 
 struct ServerOptions {
@@ -115,8 +119,11 @@ class RpcServer {
   void shutdown(std::chrono::milliseconds grace);
 
  private:
-  RpcServer() = default;
+  RpcServer();
   Address address_;
+  std::unique_ptr<Listener> listener_;
+  // Where the listener's connections go.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections_;
   std::unique_ptr<grpc::Server> server_;
   StreamAcceptor* streams_ = nullptr;
   bool down_ = false;
