@@ -46,12 +46,18 @@ function(strata_binary name)
   endif()
 endfunction()
 
+# strata_compile_quickly(TARGET): for code whose own speed nobody notices. A third of the compiler's time.
+function(strata_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # strata_test(NAME SRCS ... DEPS ... LABELS unit|reference|bits|cluster|slow [TIMEOUT s] [ENV A=b]):
 # one GoogleTest binary, one ctest test. STRATA_TEST_DATA names tests/data for the test.
 function(strata_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SRCS;DEPS;LABELS;ENV" ${ARGN})
   strata_binary(${name} SRCS ${arg_SRCS} DEPS ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   strata_use_precompiled(${name} test)
+  strata_compile_quickly(${name})
   target_compile_definitions(
     ${name} PRIVATE STRATA_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
                     STRATA_BINARY_DIR="${PROJECT_BINARY_DIR}/bin")
