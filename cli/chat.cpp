@@ -12,6 +12,7 @@
 #include <stop_token>
 
 #include "cli/answer.h"
+#include "cli/grammar_options.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/signals.h"
@@ -26,6 +27,7 @@ namespace {
 struct ChatOptions {
   SessionOptions session;
   remote::GenerateRequest request;
+  GrammarOptions grammar;
   std::string system;
   bool json = false;
 };
@@ -220,7 +222,8 @@ bool handle_command(const std::string& line, Conversation& conversation, Termina
   return true;
 }
 
-Status run_chat(const ChatOptions& options) {
+Status run_chat(ChatOptions options) {
+  options.request.grammar = TRY(read_grammar(options.grammar));
   Signals signals(options.json);
   Terminal terminal(options.json);
   const std::unique_ptr<Session> session =
@@ -256,6 +259,7 @@ void add_chat_command(CLI::App& app, CommandContext& context) {
   add_system_option(command, options->system);
   add_session_options(command, options->session);
   add_sampling_options(command, options->request);
+  add_grammar_options(command, options->grammar, {});
   add_json_option(command, context, "Print each answer as one JSON object on a line of its own");
   add_example(command, "strata chat --coordinator 127.0.0.1:50051");
   command.callback([options, &context] {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/answer.h"
+#include "cli/grammar_options.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/signals.h"
@@ -15,6 +16,7 @@ namespace {
 struct RunOptions {
   SessionOptions session;
   remote::GenerateRequest request;
+  GrammarOptions grammar;
   std::string prompt;
   std::string system;
   bool raw = false;
@@ -36,11 +38,13 @@ std::string summary(const Answer& answer) {
 }
 
 Status run_answer(const RunOptions& options) {
+  const GrammarSpec grammar = TRY(read_grammar(options.grammar));
   const Signals signals(options.json);
   const std::stop_token stop = signals.stop_token();
   Terminal terminal(options.json);
   const std::unique_ptr<Session> session = TRY(Session::open(options.session, terminal, stop));
   remote::GenerateRequest request = options.request;
+  request.grammar = grammar;
   if (options.raw) {
     request.prompt = options.prompt;
   } else {
@@ -81,6 +85,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       ->group("Prompt");
   add_session_options(command, options->session);
   add_sampling_options(command, options->request);
+  add_grammar_options(command, options->grammar, {});
   add_json_option(command, context, "Print the whole answer as one JSON object at its end");
   add_example(command, "strata run -m model.gguf -p \"Why is the sky blue?\" -n 100");
   command.callback([options, &context] {

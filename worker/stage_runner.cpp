@@ -174,6 +174,55 @@ void StageRunner::finish_rows(const StepPlan& plan) {
   }
 }
 
+Result<SampledToken> StageRunner::sample_token(Slot& slot, std::span<const float> logits,
+                                               uint32_t position) {
+  const SamplingParams& params = slot.sequence.sampling;
+  if (params.grammar.kind == GrammarSpec::Kind::none) {
+    return sampler_.sample(logits, params, slot.history, position);
+  }
+  if (!slot.constraint) TRY(begin_grammar(slot));
+  return sample_constrained(slot, logits, position);
+}
+
+// Compiles the sequence's grammar, or finds it compiled, and catches up with the answer so far.
+Status StageRunner::begin_grammar(Slot& slot) {
+  if (grammars_ == nullptr) {
+    if (options_.tokenizer_file == nullptr) {
+      return failed_precondition("the tail has no tokenizer for the answer's grammar");
+    }
+    const std::unique_ptr<Tokenizer> tokenizer =
+        TRY(make_tokenizer(options_.tokenizer_file->metadata()));
+    grammars_ = std::make_unique<grammar::GrammarCache>(grammar::Vocabulary::of(*tokenizer));
+  }
+  grammar::Constraint constraint = TRY(grammars_->start(slot.sequence.sampling.grammar));
+  // At the first sample there is nothing but what the record brought, in either list.
+  TRY(constraint.replay(std::span(slot.history).last(slot.sequence.answer_tokens)));
+  slot.constraint = std::move(constraint);
+  return ok_status();
+}
+
+// A token of id -1: none fits, so that the answer ends.
+Result<SampledToken> StageRunner::sample_constrained(Slot& slot, std::span<const float> logits,
+                                                     uint32_t position) {
+  // Beyond what a mask knows: names that the object already has.
+  constexpr int kTriesMax = 1000;
+  grammar::Constraint& constraint = *slot.constraint;
+  const std::vector<int32_t>& ends = slot.sequence.end_ids;
+  TokenMask mask = constraint.mask(ends);
+  for (int i = 0; i < kTriesMax; ++i) {
+    Result<SampledToken> sampled =
+        sampler_.sample(logits, slot.sequence.sampling, slot.history, position, &mask);
+    if (sampled.status().code() == StatusCode::failed_precondition) break;
+    if (!sampled.ok()) return sampled;
+    const bool is_end = std::find(ends.begin(), ends.end(), sampled->id) != ends.end();
+    if (is_end || constraint.accept(sampled->id)) return sampled;
+    TRY(Status(constraint.failure()));
+    mask.forbid(sampled->id);
+  }
+  TRY(Status(constraint.failure()));
+  return SampledToken();
+}
+
 TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
                                     std::span<const float> logits) {
   Slot& slot = slots_[row.slot];
@@ -203,8 +252,7 @@ TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
   if ((row.flags & StepRow::sample) == 0) return record;
 
   const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
-  Result<SampledToken> sampled =
-      sampler_.sample(logits.last(n_vocab), slot.sequence.sampling, slot.history, record.position);
+  Result<SampledToken> sampled = sample_token(slot, logits.last(n_vocab), record.position);
   if (!sampled.ok()) {
     fail_row(sampled.status());
     return record;
@@ -213,6 +261,12 @@ TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
   record.logprob = sampled->logprob;
   for (const TokenLogprob& top : sampled->top) record.top.emplace_back(top.id, top.logprob);
   record.end = end_of(slot.sequence, record.token, record.position);
+  if (record.token < 0) {
+    // Nothing fits any more: the answer is over, as after an end token. Which one is not reported.
+    const std::vector<int32_t>& ends = slot.sequence.end_ids;
+    record.token = ends.empty() ? 0 : ends.front();
+    record.end = SequenceEnd::end_token;
+  }
   slot.has_ended = record.end != SequenceEnd::none;
   if (looks_back(slot.sequence.sampling)) slot.history.push_back(record.token);
   return record;

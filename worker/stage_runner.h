@@ -16,6 +16,8 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/gguf/gguf_file.h"
+#include "runtime/grammar/constraint.h"
 #include "runtime/model/stage_model.h"
 #include "runtime/model/step.h"
 #include "runtime/sampling/sampler.h"
@@ -28,6 +30,7 @@ struct StageRunnerOptions {
   std::string name;  // in errors
   uint64_t epoch = 0;
   uint32_t slots_max = 0;
+  std::shared_ptr<const GgufFile> tokenizer_file = {};  // see LocalStageOptions
 };
 
 struct StepOutcome {
@@ -83,6 +86,10 @@ class StageRunner {
   Result<std::span<const float>> compute();
   void finish_rows(const StepPlan& plan);
   StepResult sample(const StepPlan& plan, std::span<const float> logits);
+  Result<SampledToken> sample_token(Slot& slot, std::span<const float> logits, uint32_t position);
+  Result<SampledToken> sample_constrained(Slot& slot, std::span<const float> logits,
+                                          uint32_t position);
+  Status begin_grammar(Slot& slot);
   TokenRecord sample_row(const StepRow& row, const LiveRow& live, std::span<const float> logits);
   StepResult failed_result(const StepPlan& plan, const Status& reason) const;
   bool apply_records(const StepPlan& plan);
@@ -94,6 +101,7 @@ class StageRunner {
   TokenFeedback& feedback_;
   SlotTable slots_;
   Sampler sampler_;
+  std::unique_ptr<grammar::GrammarCache> grammars_;  // from the first sequence with a grammar on
   Batch batch_;
   uint64_t last_step_ = 0;
 };

@@ -166,7 +166,10 @@ OpenSequence Engine::open_record(const Sequence& sequence) const {
   open.max_new_tokens = sequence.max_new_tokens - (sequence.replay_tokens - sequence.prompt_size());
   open.sampling = sampling;
   open.end_ids = sequence.request.end_ids;
-  if (looks_back(sampling)) open.history = sequence.tokens;
+  if (looks_back(sampling)) {
+    open.history = sequence.tokens;
+    open.answer_tokens = sequence.new_tokens();
+  }
   return open;
 }
 
