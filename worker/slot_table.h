@@ -25,8 +25,8 @@ struct Slot {
   uint64_t last_sample_step = 0;             // the last step that sampled for it; 0: none
   std::vector<std::vector<int32_t>> tables;  // {KV groups}: block ids, -1 where none is held
   std::vector<int32_t> history;              // prompt and sampled tokens, if sampling looks back
-  std::optional<grammar::Constraint>
-      constraint;  // from the first sample of an answer with a grammar
+  // From the first sample on, of a sequence with a grammar.
+  std::optional<grammar::Constraint> constraint;
 };
 
 struct SlotLimits {

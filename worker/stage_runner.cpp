@@ -38,7 +38,8 @@ StageRunner::StageRunner(std::unique_ptr<StageModel> model, StageRunnerOptions o
     : model_(std::move(model)),
       options_(std::move(options)),
       feedback_(feedback),
-      slots_(limits_of(*model_, options_.slots_max)) {}
+      slots_(limits_of(*model_, options_.slots_max)),
+      sampler_(options_.tokenizer_file) {}
 
 Status StageRunner::check_order(const StepPlan& plan) const {
   if (plan.epoch != options_.epoch) {
@@ -174,55 +175,6 @@ void StageRunner::finish_rows(const StepPlan& plan) {
   }
 }
 
-Result<SampledToken> StageRunner::sample_token(Slot& slot, std::span<const float> logits,
-                                               uint32_t position) {
-  const SamplingParams& params = slot.sequence.sampling;
-  if (params.grammar.kind == GrammarSpec::Kind::none) {
-    return sampler_.sample(logits, params, slot.history, position);
-  }
-  if (!slot.constraint) TRY(begin_grammar(slot));
-  return sample_constrained(slot, logits, position);
-}
-
-// Compiles the sequence's grammar, or finds it compiled, and catches up with the answer so far.
-Status StageRunner::begin_grammar(Slot& slot) {
-  if (grammars_ == nullptr) {
-    if (options_.tokenizer_file == nullptr) {
-      return failed_precondition("the tail has no tokenizer for the answer's grammar");
-    }
-    const std::unique_ptr<Tokenizer> tokenizer =
-        TRY(make_tokenizer(options_.tokenizer_file->metadata()));
-    grammars_ = std::make_unique<grammar::GrammarCache>(grammar::Vocabulary::of(*tokenizer));
-  }
-  grammar::Constraint constraint = TRY(grammars_->start(slot.sequence.sampling.grammar));
-  // At the first sample there is nothing but what the record brought, in either list.
-  TRY(constraint.replay(std::span(slot.history).last(slot.sequence.answer_tokens)));
-  slot.constraint = std::move(constraint);
-  return ok_status();
-}
-
-// A token of id -1: none fits, so that the answer ends.
-Result<SampledToken> StageRunner::sample_constrained(Slot& slot, std::span<const float> logits,
-                                                     uint32_t position) {
-  // Beyond what a mask knows: names that the object already has.
-  constexpr int kTriesMax = 1000;
-  grammar::Constraint& constraint = *slot.constraint;
-  const std::vector<int32_t>& ends = slot.sequence.end_ids;
-  TokenMask mask = constraint.mask(ends);
-  for (int i = 0; i < kTriesMax; ++i) {
-    Result<SampledToken> sampled =
-        sampler_.sample(logits, slot.sequence.sampling, slot.history, position, &mask);
-    if (sampled.status().code() == StatusCode::failed_precondition) break;
-    if (!sampled.ok()) return sampled;
-    const bool is_end = std::find(ends.begin(), ends.end(), sampled->id) != ends.end();
-    if (is_end || constraint.accept(sampled->id)) return sampled;
-    TRY(Status(constraint.failure()));
-    mask.forbid(sampled->id);
-  }
-  TRY(Status(constraint.failure()));
-  return SampledToken();
-}
-
 TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
                                     std::span<const float> logits) {
   Slot& slot = slots_[row.slot];
@@ -252,20 +204,22 @@ TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
   if ((row.flags & StepRow::sample) == 0) return record;
 
   const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
-  Result<SampledToken> sampled = sample_token(slot, logits.last(n_vocab), record.position);
-  if (!sampled.ok()) {
-    fail_row(sampled.status());
+  Result<TokenSampler::Choice> choice =
+      sampler_.sample(slot, logits.last(n_vocab), record.position);
+  if (!choice.ok()) {
+    fail_row(choice.status());
     return record;
   }
-  record.token = sampled->id;
-  record.logprob = sampled->logprob;
-  for (const TokenLogprob& top : sampled->top) record.top.emplace_back(top.id, top.logprob);
-  record.end = end_of(slot.sequence, record.token, record.position);
-  if (record.token < 0) {
+  record.token = choice->token.id;
+  record.logprob = choice->token.logprob;
+  for (const TokenLogprob& top : choice->token.top) record.top.emplace_back(top.id, top.logprob);
+  record.end = choice->end == SequenceEnd::none
+                   ? end_of(slot.sequence, record.token, record.position)
+                   : choice->end;
+  if (choice->end == SequenceEnd::end_token) {
     // Nothing fits any more: the answer is over, as after an end token. Which one is not reported.
     const std::vector<int32_t>& ends = slot.sequence.end_ids;
     record.token = ends.empty() ? 0 : ends.front();
-    record.end = SequenceEnd::end_token;
   }
   slot.has_ended = record.end != SequenceEnd::none;
   if (looks_back(slot.sequence.sampling)) slot.history.push_back(record.token);
@@ -297,6 +251,9 @@ StepOutcome StageRunner::run(StepFrame frame, std::optional<TimePoint> deadline)
     return fail(std::move(frame), status, applied);
   }
   slots_.apply(frame.plan);
+  if (is_tail()) {
+    for (const OpenSequence& sequence : frame.plan.opens) sampler_.open(sequence);
+  }
   for (const BlockCopy& copy : frame.plan.block_copies) {
     const Status status = model_->kv_cache().copy(copy);
     if (!status.ok()) return fail(std::move(frame), status, true);

@@ -17,12 +17,11 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/gguf/gguf_file.h"
-#include "runtime/grammar/constraint.h"
 #include "runtime/model/stage_model.h"
 #include "runtime/model/step.h"
-#include "runtime/sampling/sampler.h"
 #include "worker/slot_table.h"
 #include "worker/token_feedback.h"
+#include "worker/token_sampler.h"
 
 namespace strata::worker {
 
@@ -86,10 +85,6 @@ class StageRunner {
   Result<std::span<const float>> compute();
   void finish_rows(const StepPlan& plan);
   StepResult sample(const StepPlan& plan, std::span<const float> logits);
-  Result<SampledToken> sample_token(Slot& slot, std::span<const float> logits, uint32_t position);
-  Result<SampledToken> sample_constrained(Slot& slot, std::span<const float> logits,
-                                          uint32_t position);
-  Status begin_grammar(Slot& slot);
   TokenRecord sample_row(const StepRow& row, const LiveRow& live, std::span<const float> logits);
   StepResult failed_result(const StepPlan& plan, const Status& reason) const;
   bool apply_records(const StepPlan& plan);
@@ -100,8 +95,7 @@ class StageRunner {
   const StageRunnerOptions options_;
   TokenFeedback& feedback_;
   SlotTable slots_;
-  Sampler sampler_;
-  std::unique_ptr<grammar::GrammarCache> grammars_;  // from the first sequence with a grammar on
+  TokenSampler sampler_;
   Batch batch_;
   uint64_t last_step_ = 0;
 };

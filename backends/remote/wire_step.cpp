@@ -264,9 +264,9 @@ Result<StepResult> result_from_frame(Frame frame) {
   result.busy_ns = in.busy_ns();
   uint64_t taken = 0;
   for (const v1::TokenRecord& entry : in.records()) {
-    if (entry.end() > static_cast<uint32_t>(SequenceEnd::error)) {
+    if (entry.end() > static_cast<uint32_t>(SequenceEnd::not_ready)) {
       return invalid_argument(
-          fmt::format("result of step {}: end {} is not in 0..3", frame.step, entry.end()));
+          fmt::format("result of step {}: end {} is not in 0..4", frame.step, entry.end()));
     }
     if (entry.top_tokens_size() != entry.top_logprobs_size()) {
       return invalid_argument(fmt::format("result of step {}: {} alternatives with {} logprobs",

@@ -68,27 +68,39 @@ std::vector<int32_t> Constraint::forced_tokens(std::span<const int32_t> end_ids,
   return forced;
 }
 
+Result<std::shared_ptr<MaskCache>> compile_masks(const GrammarSpec& spec,
+                                                 std::shared_ptr<const Vocabulary> vocabulary) {
+  std::shared_ptr<const Pda> pda = TRY(compile_grammar(spec, Strictness::generation));
+  return std::make_shared<MaskCache>(std::make_shared<StateSpace>(std::move(pda)),
+                                     std::move(vocabulary));
+}
+
 GrammarCache::GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t grammars_max)
     : vocabulary_(std::move(vocabulary)), grammars_max_(grammars_max) {}
 
-Result<Constraint> GrammarCache::start(const GrammarSpec& spec) {
+std::optional<Constraint> GrammarCache::find(const GrammarSpec& spec) {
   const auto known = std::find_if(entries_.begin(), entries_.end(), [&spec](const Entry& entry) {
     return entry.spec.kind == spec.kind && entry.spec.text == spec.text;
   });
-  if (known != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, known);
-  } else {
-    const std::shared_ptr<const Pda> pda = TRY(compile_grammar(spec, Strictness::generation));
-    entries_.push_front(
-        {spec, std::make_shared<MaskCache>(std::make_shared<StateSpace>(pda), vocabulary_)});
-    if (entries_.size() > grammars_max_) entries_.pop_back();
-  }
-  std::shared_ptr<MaskCache>& masks = entries_.front().masks;
+  if (known == entries_.end()) return std::nullopt;
+  entries_.splice(entries_.begin(), entries_, known);
+  std::shared_ptr<MaskCache>& masks = known->masks;
   if (masks->space()->full()) {
     masks = std::make_shared<MaskCache>(std::make_shared<StateSpace>(masks->space()->shared_pda()),
                                         vocabulary_);
   }
   return Constraint(masks, spec.drops_first_space);
+}
+
+Constraint GrammarCache::add(const GrammarSpec& spec, std::shared_ptr<MaskCache> masks) {
+  entries_.push_front({spec, std::move(masks)});
+  if (entries_.size() > grammars_max_) entries_.pop_back();
+  return Constraint(entries_.front().masks, spec.drops_first_space);
+}
+
+Result<Constraint> GrammarCache::start(const GrammarSpec& spec) {
+  if (std::optional<Constraint> known = find(spec)) return *std::move(known);
+  return add(spec, TRY(compile_masks(spec, vocabulary_)));
 }
 
 }  // namespace strata::grammar

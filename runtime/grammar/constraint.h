@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,12 +58,21 @@ class Constraint {
   TokenMask mask_;
 };
 
+// What a constraint needs of a grammar, for an answer that a model writes. Threads: any.
+// Errors: those of compile_grammar().
+Result<std::shared_ptr<MaskCache>> compile_masks(const GrammarSpec& spec,
+                                                 std::shared_ptr<const Vocabulary> vocabulary);
+
 class GrammarCache {
  public:
   // Keeps the last `grammars_max` grammars that were used.
   explicit GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t grammars_max = 16);
 
-  // Errors: those of compile_grammar().
+  // A constraint at the beginning of an answer, if the grammar is known.
+  std::optional<Constraint> find(const GrammarSpec& spec);
+  // The same for one that is not, with masks made elsewhere over the same vocabulary.
+  Constraint add(const GrammarSpec& spec, std::shared_ptr<MaskCache> masks);
+  // Either, with masks made here. Errors: those of compile_masks().
   Result<Constraint> start(const GrammarSpec& spec);
 
  private:

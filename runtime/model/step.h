@@ -97,6 +97,9 @@ enum class SequenceEnd : uint8_t {
   end_token = 1,  // sampled one of end_ids
   length = 2,     // reached max_new_tokens
   error = 3,      // the row failed; see TokenRecord::error
+  // The tail still compiles the sequence's grammar: no token, and nothing more on this slot. It is
+  // to be opened again a little later.
+  not_ready = 4,
 };
 
 struct TokenRecord {

@@ -52,12 +52,8 @@ class GrammarStageTest : public testing::Test {
     return std::move(*made);
   }
 
-  // Up to `count` tokens after the prompt and `before`, as one who takes over would ask for them.
-  Answer answer(const std::vector<int32_t>& counts, uint32_t count,
-                std::vector<int32_t> before = {}) {
-    Results results;
-    const auto stages = pipeline(counts, results);
-    Steps steps(1);
+  // A step that opens slot 0 with the prompt and `before`, as one who takes over would ask for it.
+  StepPlan opening(Steps& steps, uint32_t count, const std::vector<int32_t>& before) const {
     StepPlan plan = steps.next();
     const auto known = static_cast<uint32_t>(kPrompt + before.size());
     open_slot(plan, 0, known, count);
@@ -67,29 +63,54 @@ class GrammarStageTest : public testing::Test {
     open.sampling.seed = 3;
     open.sampling.grammar = grammar_;
     open.sampling.logit_bias = bias_;
+    open.sampling.logprobs = logprobs_;
     open.end_ids = ends_;
     open.history = prompt(kPrompt);
     open.history.insert(open.history.end(), before.begin(), before.end());
     open.answer_tokens = static_cast<uint32_t>(before.size());
     plan.rows.push_back({.slot = 0, .position = 0, .count = known, .flags = StepRow::sample});
     plan.tokens = open.history;
-    stages->submit({std::move(plan), {}});
+    return plan;
+  }
+
+  // Up to `count` tokens after the prompt and `before`. The first sample is asked for until the
+  // tail is ready.
+  Answer answer(const std::vector<int32_t>& counts, uint32_t count,
+                std::vector<int32_t> before = {}) {
+    Results results;
+    const auto stages = pipeline(counts, results);
+    Steps steps(1);
+    Answer result;
+    result.tokens = std::move(before);
+    const auto known = static_cast<uint32_t>(kPrompt + result.tokens.size());
+    StepPlan first = opening(steps, count, result.tokens);
+    size_t done = 1;
+    while (true) {
+      stages->submit({std::move(first), {}});
+      const StepResult step = results.wait(done).back();
+      if (step.records.empty() || step.records[0].end != SequenceEnd::not_ready) break;
+      EXPECT_EQ(step.records[0].token, -1);
+      first = opening(steps, count, result.tokens);
+      first.closes = {0};
+      ++done;
+    }
     for (uint32_t i = 0; i + 1 < count; ++i) {
       StepPlan next = steps.next();
       add_decode_row(next, 0, known + i);
       stages->submit({std::move(next), {}});
     }
-    Answer result;
-    result.tokens = std::move(before);
-    for (const StepResult& step : results.wait(count)) {
-      EXPECT_TRUE(step.status.ok()) << step.status.to_string();
-      for (const TokenRecord& record : step.records) {
-        if (!record.error.ok()) result.error = record.error;
-        result.end = record.end;
-        if (record.end != SequenceEnd::end_token) result.tokens.push_back(record.token);
-      }
-    }
+    const std::vector<StepResult> all = results.wait(done + count - 1);
+    for (size_t i = done - 1; i < all.size(); ++i) take(all[i], result);
     return result;
+  }
+
+  static void take(const StepResult& step, Answer& result) {
+    EXPECT_TRUE(step.status.ok()) << step.status.to_string();
+    for (const TokenRecord& record : step.records) {
+      if (!record.error.ok()) result.error = record.error;
+      result.end = record.end;
+      if (record.end != SequenceEnd::end_token) result.tokens.push_back(record.token);
+    }
   }
 
   std::string text_of(const Answer& answer) const { return tokenizer_->decode(answer.tokens); }
@@ -99,6 +120,7 @@ class GrammarStageTest : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
   GrammarSpec grammar_;
   std::vector<std::pair<int32_t, float>> bias_;
+  bool logprobs_ = false;
   std::vector<int32_t> ends_ = {2};
 };
 
@@ -118,6 +140,38 @@ TEST_F(GrammarStageTest, GoesOnAlikeFromAnyToken) {
     const auto end = whole.tokens.begin() + static_cast<ptrdiff_t>(cut);
     EXPECT_EQ(answer({3}, 60, {whole.tokens.begin(), end}).tokens, whole.tokens) << cut;
   }
+}
+
+// Logprobs need the sampler at each token, so that none is taken without it.
+TEST_F(GrammarStageTest, TokensWithoutAChoiceAreTheSameWithTheSampler) {
+  for (const char* pattern : {"abcdefgh[xyz]{3}ijklm[0-9]{2}", "a*b", "(one|other) of two"}) {
+    grammar_ = {.kind = GrammarSpec::Kind::regex, .text = pattern};
+    logprobs_ = false;
+    const Answer skipped = answer({3}, 60);
+    logprobs_ = true;
+    EXPECT_EQ(answer({1, 2}, 60).tokens, skipped.tokens) << pattern;
+  }
+}
+
+// The tail compiles beside its work: who has no grammar gets tokens meanwhile.
+TEST_F(GrammarStageTest, OthersGoOnWhileAGrammarIsCompiled) {
+  grammar_ = {.kind = GrammarSpec::Kind::regex, .text = "(a|b)*a(a|b){13}"};  // a quarter second
+  Results results;
+  const auto stages = pipeline({3}, results);
+  Steps steps(1);
+  size_t done = 0;
+  while (true) {
+    StepPlan plan = opening(steps, 20, {});
+    open_slot(plan, 1, kPrompt, 100);
+    add_prompt_row(plan, 1, kPrompt);
+    if (done > 0) plan.closes = {0, 1};
+    stages->submit({std::move(plan), {}});
+    const StepResult step = results.wait(++done).back();
+    ASSERT_EQ(step.records.size(), 2U);
+    EXPECT_GE(step.records[1].token, 0);
+    if (step.records[0].end != SequenceEnd::not_ready) break;
+  }
+  EXPECT_GE(done, 4U);
 }
 
 TEST_F(GrammarStageTest, EndsWhereNothingMayFollow) {
