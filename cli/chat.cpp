@@ -222,8 +222,7 @@ bool handle_command(const std::string& line, Conversation& conversation, Termina
   return true;
 }
 
-Status run_chat(ChatOptions options) {
-  options.request.grammar = TRY(read_grammar(options.grammar));
+Status run_chat(const ChatOptions& options) {
   Signals signals(options.json);
   Terminal terminal(options.json);
   const std::unique_ptr<Session> session =
@@ -263,7 +262,11 @@ void add_chat_command(CLI::App& app, CommandContext& context) {
   add_json_option(command, context, "Print each answer as one JSON object on a line of its own");
   add_example(command, "strata chat --coordinator 127.0.0.1:50051");
   command.callback([options, &context] {
-    context.check = [options] { return check_session_options(options->session); };
+    context.check = [options]() -> Status {
+      TRY(check_session_options(options->session));
+      options->request.grammar = TRY(read_answer_grammar(options->grammar));
+      return ok_status();
+    };
     context.run = [options, &context] {
       options->json = context.json;
       return run_chat(*options);

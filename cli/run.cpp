@@ -38,13 +38,11 @@ std::string summary(const Answer& answer) {
 }
 
 Status run_answer(const RunOptions& options) {
-  const GrammarSpec grammar = TRY(read_grammar(options.grammar));
   const Signals signals(options.json);
   const std::stop_token stop = signals.stop_token();
   Terminal terminal(options.json);
   const std::unique_ptr<Session> session = TRY(Session::open(options.session, terminal, stop));
   remote::GenerateRequest request = options.request;
-  request.grammar = grammar;
   if (options.raw) {
     request.prompt = options.prompt;
   } else {
@@ -89,7 +87,11 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   add_json_option(command, context, "Print the whole answer as one JSON object at its end");
   add_example(command, "strata run -m model.gguf -p \"Why is the sky blue?\" -n 100");
   command.callback([options, &context] {
-    context.check = [options] { return check_session_options(options->session); };
+    context.check = [options]() -> Status {
+      TRY(check_session_options(options->session));
+      options->request.grammar = TRY(read_answer_grammar(options->grammar));
+      return ok_status();
+    };
     context.run = [options, &context] {
       options->json = context.json;
       return run_answer(*options);
