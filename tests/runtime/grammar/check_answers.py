@@ -34,7 +34,7 @@ def main():
         ended += 1
         try:
             jsonschema.validate(json.loads(answer["text"]), schema, jsonschema.Draft202012Validator,
-                                format_checker=jsonschema.FormatChecker())
+                                format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
         except (ValueError, jsonschema.ValidationError) as error:
             wrong += 1
             print(f"{json.dumps(schema)}\n  {answer['text']!r}\n  {error}")
