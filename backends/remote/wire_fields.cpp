@@ -139,8 +139,8 @@ void put_grammar(const GrammarSpec& grammar, v1::Grammar& out) {
 }
 
 Result<GrammarSpec> take_grammar(const v1::Grammar& in) {
-  if (in.kind() > static_cast<uint32_t>(GrammarSpec::Kind::regex)) {
-    return invalid_argument(fmt::format("grammar: kind {} is not in 0..3", in.kind()));
+  if (in.kind() > static_cast<uint32_t>(GrammarSpec::Kind::composed)) {
+    return invalid_argument(fmt::format("grammar: kind {} is not in 0..4", in.kind()));
   }
   if (in.text().size() > kGrammarBytesMax) {
     return invalid_argument(

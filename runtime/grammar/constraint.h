@@ -50,11 +50,14 @@ class Constraint {
 
  private:
   void make_room();
+  // Empty for a token that no text can hold.
+  const std::string& text_of(int32_t token) const;
 
   std::shared_ptr<MaskCache> masks_;
   Matcher matcher_;
   bool drops_first_space_;
   bool is_first_ = true;
+  std::vector<Vocabulary::ControlToken> markers_;  // that the grammar knows; few
   TokenMask mask_;
 };
 
