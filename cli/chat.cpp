@@ -12,6 +12,7 @@
 #include <stop_token>
 
 #include "cli/answer.h"
+#include "cli/grammar_options.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/signals.h"
@@ -26,6 +27,7 @@ namespace {
 struct ChatOptions {
   SessionOptions session;
   remote::GenerateRequest request;
+  GrammarOptions grammar;
   std::string system;
   bool json = false;
 };
@@ -256,10 +258,15 @@ void add_chat_command(CLI::App& app, CommandContext& context) {
   add_system_option(command, options->system);
   add_session_options(command, options->session);
   add_sampling_options(command, options->request);
+  add_grammar_options(command, options->grammar, {});
   add_json_option(command, context, "Print each answer as one JSON object on a line of its own");
   add_example(command, "strata chat --coordinator 127.0.0.1:50051");
   command.callback([options, &context] {
-    context.check = [options] { return check_session_options(options->session); };
+    context.check = [options]() -> Status {
+      TRY(check_session_options(options->session));
+      options->request.grammar = TRY(read_answer_grammar(options->grammar));
+      return ok_status();
+    };
     context.run = [options, &context] {
       options->json = context.json;
       return run_chat(*options);

@@ -101,7 +101,8 @@ void add_grammar_command(CLI::App& app, CommandContext& context) {
   CLI::App& command = *app.add_subcommand(
       "grammar", "Say whether a document from standard input fits a grammar, and where not");
   const auto arguments = std::make_shared<Arguments>();
-  add_grammar_options(command, arguments->grammar, {.schema = "--schema", .gbnf = "--gbnf"});
+  add_grammar_options(command, arguments->grammar,
+                      {.schema = "--schema", .gbnf = "--gbnf", .group = "Grammar"});
   command.add_flag("--generation", arguments->generation,
                    "Take only the spellings that a constrained answer may have");
   add_json_option(command, context, "Print one JSON object");

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "runtime/grammar/grammar.h"
+
 namespace strata::cli {
 namespace {
 
@@ -29,11 +31,16 @@ Result<std::string> read_file(const std::string& path) {
 
 void add_grammar_options(CLI::App& command, GrammarOptions& options,
                          const GrammarOptionNames& names) {
+  const auto add = [&](const std::string& name, std::string& target, const char* type,
+                       const char* text) {
+    return command.add_option(name, target, text)->type_name(type)->group(names.group);
+  };
   CLI::Option* schema =
-      command.add_option(names.schema, options.schema_path, "FILE: a JSON schema (draft 2020-12)");
+      add(names.schema, options.schema_path, "FILE", "A JSON schema (draft 2020-12) to fit");
   CLI::Option* gbnf =
-      command.add_option(names.gbnf, options.gbnf_path, "FILE: a grammar in llama.cpp's GBNF");
-  CLI::Option* regex = command.add_option("--regex", options.regex, "A regular expression");
+      add(names.gbnf, options.gbnf_path, "FILE", "A grammar in llama.cpp's GBNF to fit");
+  CLI::Option* regex =
+      add("--regex", options.regex, "EXPRESSION", "A regular expression to fit, as a whole");
   schema->excludes(gbnf)->excludes(regex);
   gbnf->excludes(regex);
   options.regex_option = regex;
@@ -51,6 +58,13 @@ Result<GrammarSpec> read_grammar(const GrammarOptions& options) {
     spec.kind = GrammarSpec::Kind::regex;
     spec.text = options.regex;
   }
+  return spec;
+}
+
+Result<GrammarSpec> read_answer_grammar(const GrammarOptions& options) {
+  GrammarSpec spec = TRY(read_grammar(options));
+  if (spec.kind == GrammarSpec::Kind::none) return spec;
+  TRY(grammar::compile_grammar(spec, grammar::Strictness::generation));
   return spec;
 }
 

@@ -21,6 +21,7 @@ struct GrammarOptions {
 struct GrammarOptionNames {
   std::string schema = "--json-schema";
   std::string gbnf = "--grammar";
+  std::string group = "Answer";
 };
 void add_grammar_options(CLI::App& command, GrammarOptions& options,
                          const GrammarOptionNames& names);
@@ -28,5 +29,7 @@ void add_grammar_options(CLI::App& command, GrammarOptions& options,
 // Of kind none if no option was given. Errors: NOT_FOUND and others for a file that cannot be read,
 // INVALID_ARGUMENT for one over kGrammarBytesMax or more than one grammar.
 Result<GrammarSpec> read_grammar(const GrammarOptions& options);
+// The same for an answer's grammar, which also has to compile. Errors: those of compile_grammar().
+Result<GrammarSpec> read_answer_grammar(const GrammarOptions& options);
 
 }  // namespace strata::cli

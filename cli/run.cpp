@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/answer.h"
+#include "cli/grammar_options.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/signals.h"
@@ -15,6 +16,7 @@ namespace {
 struct RunOptions {
   SessionOptions session;
   remote::GenerateRequest request;
+  GrammarOptions grammar;
   std::string prompt;
   std::string system;
   bool raw = false;
@@ -81,10 +83,15 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       ->group("Prompt");
   add_session_options(command, options->session);
   add_sampling_options(command, options->request);
+  add_grammar_options(command, options->grammar, {});
   add_json_option(command, context, "Print the whole answer as one JSON object at its end");
   add_example(command, "strata run -m model.gguf -p \"Why is the sky blue?\" -n 100");
   command.callback([options, &context] {
-    context.check = [options] { return check_session_options(options->session); };
+    context.check = [options]() -> Status {
+      TRY(check_session_options(options->session));
+      options->request.grammar = TRY(read_answer_grammar(options->grammar));
+      return ok_status();
+    };
     context.run = [options, &context] {
       options->json = context.json;
       return run_answer(*options);

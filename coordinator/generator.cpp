@@ -9,6 +9,7 @@
 #include "runtime/base/base_name.h"
 #include "runtime/base/log.h"
 #include "runtime/base/random.h"
+#include "runtime/grammar/grammar.h"
 
 namespace strata::coordinator {
 namespace {
@@ -157,12 +158,30 @@ Result<Request> Generator::translate(const remote::GenerateRequest& request) con
   sampling.logprobs = request.logprobs;
   sampling.top_logprobs = request.top_logprobs;
   sampling.seed = request.seed ? *request.seed : random_u64();
+  TRY(set_grammar(request.grammar, result));
   result.max_new_tokens = request.max_tokens == 0 ? UINT32_MAX : request.max_tokens;
   if (!request.ignore_end) {
     const auto ends = tokenizer_->vocab().end_of_generation();
     result.end_ids.assign(ends.begin(), ends.end());
   }
   return result;
+}
+
+// Compiled here too, so that a grammar that is none is refused before anything runs.
+Status Generator::set_grammar(const GrammarSpec& grammar, Request& result) const {
+  if (grammar.kind == GrammarSpec::Kind::none) return ok_status();
+  TRY(grammar::compile_grammar(grammar, grammar::Strictness::generation));
+  result.sampling.grammar = grammar;
+  // The space that a vocabulary puts before a text, and takes off its first token.
+  const int32_t last = result.prompt.empty() ? -1 : result.prompt.back();
+  const Vocab& vocab = tokenizer_->vocab();
+  for (int32_t id = 0; id < vocab.size(); ++id) {
+    if (vocab.is_control(id) || !tokenizer_->piece(id, id).starts_with(' ')) continue;
+    result.sampling.grammar.drops_first_space =
+        tokenizer_->piece(id, last) != tokenizer_->piece(id, id);
+    break;
+  }
+  return ok_status();
 }
 
 RequestId Generator::start(const remote::GenerateRequest& request, AnswerListener listener,

@@ -39,8 +39,8 @@ class Generator {
   // not block. The id is for cancel(): `reserved` if that is not 0 (EngineLoop::reserve_id()), else
   // a new one; 0 if the request was refused.
   // Errors, to the listener: INVALID_ARGUMENT for an empty prompt, a wrong role, sampling numbers
-  // out of range, more than 16 stop strings or an empty one; UNIMPLEMENTED for chat with a model
-  // that has no template; those of Engine::submit.
+  // out of range, a grammar that does not compile, more than 16 stop strings or an empty one;
+  // UNIMPLEMENTED for chat with a model that has no template; those of Engine::submit.
   RequestId start(const remote::GenerateRequest& request, AnswerListener listener,
                   RequestId reserved = 0);
   // The listener gets CANCELLED, unless the answer ended before.
@@ -56,6 +56,7 @@ class Generator {
 
   Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine, Duration request_timeout);
   Result<Request> translate(const remote::GenerateRequest& request) const;
+  Status set_grammar(const GrammarSpec& grammar, Request& result) const;
   Result<std::vector<int32_t>> prompt_ids(const remote::GenerateRequest& request) const;
 
   std::shared_ptr<const GgufFile> file_;

@@ -20,7 +20,8 @@ Result<std::unique_ptr<LocalPipeline>> LocalPipeline::create(std::shared_ptr<con
         TRY(LocalStage::create(std::move(model), {.name = name,
                                                   .epoch = options.epoch,
                                                   .slots_max = options.slots_max,
-                                                  .queue_max = options.queue_max}));
+                                                  .queue_max = options.queue_max,
+                                                  .tokenizer_file = file}));
     pipeline->stages_.push_back(std::move(local));
   }
   const std::vector<std::unique_ptr<LocalStage>>& stages = pipeline->stages_;

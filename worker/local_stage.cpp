@@ -28,7 +28,9 @@ struct LocalStage::Impl {
   Impl(std::unique_ptr<StageModel> model, const LocalStageOptions& stage_options)
       : options(stage_options),
         feedback(options.epoch, options.slots_max),
-        runner(std::move(model), {options.name, options.epoch, options.slots_max}, feedback) {}
+        runner(std::move(model),
+               {options.name, options.epoch, options.slots_max, options.tokenizer_file}, feedback) {
+  }
 
   const LocalStageOptions options;
   TokenFeedback feedback;

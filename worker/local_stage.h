@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/gguf/gguf_file.h"
 #include "runtime/model/stage_model.h"
 #include "runtime/model/step.h"
 
@@ -33,6 +34,8 @@ struct LocalStageOptions {
   uint64_t epoch = 0;
   uint32_t slots_max = 64;  // slots are [0, slots_max)
   uint32_t queue_max = 64;  // steps waiting; one more is refused with RESOURCE_EXHAUSTED
+  // Whose tokenizer the tail needs for grammars; null: sequences with a grammar fail.
+  std::shared_ptr<const GgufFile> tokenizer_file = {};
 };
 
 struct StageCounters {

@@ -62,6 +62,11 @@ Status SlotTable::check_opens(const StepPlan& plan, std::vector<bool>& open) con
                       "vocabulary has {}",
                       id, sequence.sequence_id, limits_.n_vocab));
     }
+    if (sequence.answer_tokens > sequence.history.size()) {
+      return invalid_argument(fmt::format("{} tokens of the answer in a history of {}, sequence {}",
+                                          sequence.answer_tokens, sequence.history.size(),
+                                          sequence.sequence_id));
+    }
   }
   return ok_status();
 }

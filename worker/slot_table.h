@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/grammar/constraint.h"
 #include "runtime/model/step.h"
 
 namespace strata::worker {
@@ -23,6 +25,8 @@ struct Slot {
   uint64_t last_sample_step = 0;             // the last step that sampled for it; 0: none
   std::vector<std::vector<int32_t>> tables;  // {KV groups}: block ids, -1 where none is held
   std::vector<int32_t> history;              // prompt and sampled tokens, if sampling looks back
+  // From the first sample on, of a sequence with a grammar.
+  std::optional<grammar::Constraint> constraint;
 };
 
 struct SlotLimits {

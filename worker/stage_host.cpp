@@ -275,7 +275,8 @@ void StageHost::drop_weights() {
 Result<StageOptions> StageHost::load_weights(const remote::LoadStage& order, const Session& session,
                                              const std::stop_token& stop) {
   drop_weights();
-  OpenedModel opened = TRY(options_.store->open(order.model, *session.weights, stop));
+  OpenedModel opened =
+      TRY(options_.store->open(order.model, *session.weights, stop, order.range.has_head));
   const Hparams hparams = TRY(read_hparams(*opened.file));
   const StageOptions options = TRY(place(order, *opened.file, nullptr));
   const uint64_t received_before = options_.store->received_bytes();
@@ -336,7 +337,8 @@ Status StageHost::start(const remote::StartEpoch& order, const std::stop_token& 
                          {.name = fmt::format("{} ({})", options_.name, layer_range_text(range)),
                           .epoch = order.epoch,
                           .slots_max = static_cast<uint32_t>(ready_->options.max_sequences),
-                          .queue_max = kStepsWaitingMax}));
+                          .queue_max = kStepsWaitingMax,
+                          .tokenizer_file = held_->file}));
   LocalStage::Wiring wiring;
   wiring.next = running->next.get();
   // The head first: it waits for the token, the coordinator only shows it.

@@ -38,7 +38,8 @@ StageRunner::StageRunner(std::unique_ptr<StageModel> model, StageRunnerOptions o
     : model_(std::move(model)),
       options_(std::move(options)),
       feedback_(feedback),
-      slots_(limits_of(*model_, options_.slots_max)) {}
+      slots_(limits_of(*model_, options_.slots_max)),
+      sampler_(options_.tokenizer_file) {}
 
 Status StageRunner::check_order(const StepPlan& plan) const {
   if (plan.epoch != options_.epoch) {
@@ -203,16 +204,23 @@ TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
   if ((row.flags & StepRow::sample) == 0) return record;
 
   const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
-  Result<SampledToken> sampled =
-      sampler_.sample(logits.last(n_vocab), slot.sequence.sampling, slot.history, record.position);
-  if (!sampled.ok()) {
-    fail_row(sampled.status());
+  Result<TokenSampler::Choice> choice =
+      sampler_.sample(slot, logits.last(n_vocab), record.position);
+  if (!choice.ok()) {
+    fail_row(choice.status());
     return record;
   }
-  record.token = sampled->id;
-  record.logprob = sampled->logprob;
-  for (const TokenLogprob& top : sampled->top) record.top.emplace_back(top.id, top.logprob);
-  record.end = end_of(slot.sequence, record.token, record.position);
+  record.token = choice->token.id;
+  record.logprob = choice->token.logprob;
+  for (const TokenLogprob& top : choice->token.top) record.top.emplace_back(top.id, top.logprob);
+  record.end = choice->end == SequenceEnd::none
+                   ? end_of(slot.sequence, record.token, record.position)
+                   : choice->end;
+  if (choice->end == SequenceEnd::end_token) {
+    // Nothing fits any more: the answer is over, as after an end token. Which one is not reported.
+    const std::vector<int32_t>& ends = slot.sequence.end_ids;
+    record.token = ends.empty() ? 0 : ends.front();
+  }
   slot.has_ended = record.end != SequenceEnd::none;
   if (looks_back(slot.sequence.sampling)) slot.history.push_back(record.token);
   return record;
@@ -243,6 +251,9 @@ StepOutcome StageRunner::run(StepFrame frame, std::optional<TimePoint> deadline)
     return fail(std::move(frame), status, applied);
   }
   slots_.apply(frame.plan);
+  if (is_tail()) {
+    for (const OpenSequence& sequence : frame.plan.opens) sampler_.open(sequence);
+  }
   for (const BlockCopy& copy : frame.plan.block_copies) {
     const Status status = model_->kv_cache().copy(copy);
     if (!status.ok()) return fail(std::move(frame), status, true);

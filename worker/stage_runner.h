@@ -16,11 +16,12 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/gguf/gguf_file.h"
 #include "runtime/model/stage_model.h"
 #include "runtime/model/step.h"
-#include "runtime/sampling/sampler.h"
 #include "worker/slot_table.h"
 #include "worker/token_feedback.h"
+#include "worker/token_sampler.h"
 
 namespace strata::worker {
 
@@ -28,6 +29,7 @@ struct StageRunnerOptions {
   std::string name;  // in errors
   uint64_t epoch = 0;
   uint32_t slots_max = 0;
+  std::shared_ptr<const GgufFile> tokenizer_file = {};  // see LocalStageOptions
 };
 
 struct StepOutcome {
@@ -93,7 +95,7 @@ class StageRunner {
   const StageRunnerOptions options_;
   TokenFeedback& feedback_;
   SlotTable slots_;
-  Sampler sampler_;
+  TokenSampler sampler_;
   Batch batch_;
   uint64_t last_step_ = 0;
 };

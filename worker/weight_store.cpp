@@ -138,8 +138,10 @@ Result<std::shared_ptr<const GgufFile>> WeightStore::find_local(const remote::Mo
 
 Result<remote::ModelHeader> WeightStore::get_header(const remote::ModelName& model,
                                                     remote::WeightsClient& client,
-                                                    std::stop_token stop) const {
-  const std::string folder = options_.cache_folder + "/models/" + hex_of(model);
+                                                    std::stop_token stop,
+                                                    bool with_tokenizer) const {
+  const std::string folder = options_.cache_folder + "/models/" + hex_of(model) +
+                             (with_tokenizer ? "-tokenizer" : "");
   const auto manifest = read_file(folder + "/manifest");
   if (manifest.ok()) {
     auto header = read_file(folder + "/header.gguf");
@@ -151,7 +153,7 @@ Result<remote::ModelHeader> WeightStore::get_header(const remote::ModelName& mod
     std::error_code error;
     fs::remove_all(folder, error);
   }
-  remote::ModelHeader received = TRY(client.get_model(model, stop));
+  remote::ModelHeader received = TRY(client.get_model(model, with_tokenizer, stop));
   TRY(open_header(received, model.base_name));
   std::error_code error;
   fs::create_directories(folder, error);
@@ -162,7 +164,7 @@ Result<remote::ModelHeader> WeightStore::get_header(const remote::ModelName& mod
 }
 
 Result<OpenedModel> WeightStore::open(const remote::ModelName& model, remote::WeightsClient& client,
-                                      std::stop_token stop) {
+                                      std::stop_token stop, bool with_tokenizer) {
   TRY(remote::check_model_name(model));
   auto local = find_local(model, stop);
   if (local.ok()) return OpenedModel{std::move(local).value(), nullptr};
@@ -171,7 +173,7 @@ Result<OpenedModel> WeightStore::open(const remote::ModelName& model, remote::We
     log::warn("{}", local.status().to_string());
   }
   const remote::ModelHeader header =
-      TRY(get_header(model, client, stop)
+      TRY(get_header(model, client, stop, with_tokenizer)
               .with_context(fmt::format("cannot get {}'s header", model.base_name)));
   OpenedModel opened;
   opened.file = TRY(open_header(header, model.base_name));

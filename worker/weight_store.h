@@ -47,10 +47,11 @@ class WeightStore {
   explicit WeightStore(WeightStoreOptions options) : options_(std::move(options)) {}
 
   // Opens a model by base name and digest. `client`, which must outlive the result, is asked if no
-  // folder has it. Computing the digest of a new file takes a while (1.5 GB/s a core).
-  // Errors: NOT_FOUND if neither folders nor coordinator have it; CANCELLED; UNAVAILABLE.
+  // folder has it; with_tokenizer: for the tokenizer's arrays too. Computing the digest of a new
+  // file takes a while (1.5 GB/s a core). Errors: NOT_FOUND if neither folders nor coordinator have
+  // it; CANCELLED; UNAVAILABLE.
   Result<OpenedModel> open(const remote::ModelName& model, remote::WeightsClient& client,
-                           std::stop_token stop);
+                           std::stop_token stop, bool with_tokenizer = false);
 
   // Bytes of tensors that came over the network since creation.
   uint64_t received_bytes() const { return received_bytes_; }
@@ -59,7 +60,8 @@ class WeightStore {
   Result<std::shared_ptr<const GgufFile>> find_local(const remote::ModelName& model,
                                                      std::stop_token stop) const;
   Result<remote::ModelHeader> get_header(const remote::ModelName& model,
-                                         remote::WeightsClient& client, std::stop_token stop) const;
+                                         remote::WeightsClient& client, std::stop_token stop,
+                                         bool with_tokenizer) const;
 
   const WeightStoreOptions options_;
   std::atomic<uint64_t> received_bytes_ = 0;

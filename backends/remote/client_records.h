@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/remote/cluster_records.h"
+#include "runtime/sampling/grammar_spec.h"
 
 namespace strata::remote {
 
@@ -40,6 +41,7 @@ struct GenerateRequest {
   int32_t top_logprobs = 0;
   std::vector<std::pair<int32_t, float>> logit_bias;
   uint32_t timeout_ms = 0;  // for the whole answer, waiting included; 0: the coordinator's default
+  GrammarSpec grammar;      // kind none: any answer
 };
 
 struct GenerateStarted {

@@ -129,12 +129,14 @@ class Client final : public WeightsClient {
         channel_(open_channel(coordinator)),
         stub_(v1::Weights::NewStub(channel_)) {}
 
-  Result<ModelHeader> get_model(const ModelName& model, std::stop_token stop) override {
+  Result<ModelHeader> get_model(const ModelName& model, bool with_tokenizer,
+                                std::stop_token stop) override {
     TRY(wait_connected(*channel_, coordinator_, "the coordinator", kConnectTimeout, stop));
     grpc::ClientContext context;
     add_credentials(context, token_, caller_);
     v1::ModelRequest request;
     *request.mutable_model() = to_proto(model);
+    request.set_with_tokenizer(with_tokenizer);
     PieceReader<v1::ModelPiece> reader(context);
     stub_->async()->GetModel(&context, &request, &reader);
     reader.start();

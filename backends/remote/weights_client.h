@@ -34,8 +34,10 @@ class WeightsClient {
                                                std::string caller);
   virtual ~WeightsClient() = default;
 
+  // `with_tokenizer`: the header has the tokenizer's arrays too (some MB).
   // Errors: NOT_FOUND if the coordinator has another model; CANCELLED; UNAVAILABLE if it is lost.
-  virtual Result<ModelHeader> get_model(const ModelName& model, std::stop_token stop) = 0;
+  virtual Result<ModelHeader> get_model(const ModelName& model, bool with_tokenizer,
+                                        std::stop_token stop) = 0;
 
   // The tensor's bytes from `offset` on, in order, each once. A piece that never comes is
   // DEADLINE_EXCEEDED. Errors: also those of `take`.

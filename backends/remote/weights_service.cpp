@@ -36,7 +36,8 @@ struct Source {
   ModelName name;
   std::shared_ptr<const GgufFile> file;
   ModelDigest digest;
-  std::string header;
+  std::string header;                             // without the tokenizer's arrays
+  std::string tokenizer_header;                   // with them
   std::unordered_map<std::string, size_t> index;  // by tensor name
   std::atomic<uint64_t> sent_bytes = 0;
   // Reads the file, so that gRPC's threads do not wait for a disk.
@@ -130,18 +131,21 @@ class TensorRefusal final : public grpc::ServerWriteReactor<v1::TensorPiece> {
 
 class ModelWriter final : public PieceWriter<v1::ModelPiece> {
  public:
-  explicit ModelWriter(Source& source) : PieceWriter(source.reader), source_(source) {
+  ModelWriter(Source& source, bool with_tokenizer)
+      : PieceWriter(source.reader),
+        source_(source),
+        header_(with_tokenizer ? source.tokenizer_header : source.header) {
     write_next();
   }
 
  private:
   Result<bool> fill(v1::ModelPiece& piece) override {
-    piece.set_header_bytes(source_.header.size());
+    piece.set_header_bytes(header_.size());
     const auto tensors = source_.file->tensors();
     piece.set_tensor_count(static_cast<uint32_t>(tensors.size()));
-    if (header_sent_ < source_.header.size()) {
-      const size_t size = std::min(kPieceBytesMax, source_.header.size() - header_sent_);
-      piece.set_header(source_.header.substr(header_sent_, size));
+    if (header_sent_ < header_.size()) {
+      const size_t size = std::min(kPieceBytesMax, header_.size() - header_sent_);
+      piece.set_header(header_.substr(header_sent_, size));
       header_sent_ += size;
       return true;
     }
@@ -158,6 +162,7 @@ class ModelWriter final : public PieceWriter<v1::ModelPiece> {
   }
 
   const Source& source_;
+  const std::string& header_;
   size_t header_sent_ = 0;
   size_t next_tensor_ = 0;
 };
@@ -230,6 +235,7 @@ class Service final : public WeightsService, private v1::Weights::CallbackServic
     source_.name = std::move(name);
     source_.file = std::move(file);
     source_.digest = std::move(digest);
+    source_.tokenizer_header = serialize_header(*source_.file, SerializeOptions());
     SerializeOptions options;
     options.keep_key = keep_without_tokenizer;
     source_.header = serialize_header(*source_.file, options);
@@ -247,7 +253,7 @@ class Service final : public WeightsService, private v1::Weights::CallbackServic
     Status status = check_caller(*context, source_.token);
     if (status.ok()) status = check_model(source_, request->model());
     if (!status.ok()) return new Refusal(status);
-    return new ModelWriter(source_);
+    return new ModelWriter(source_, request->with_tokenizer());
   }
 
   grpc::ServerWriteReactor<v1::TensorPiece>* GetTensors(

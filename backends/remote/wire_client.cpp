@@ -126,6 +126,9 @@ v1::GenerateRequest to_proto(const GenerateRequest& record) {
     entry->set_token(token);
     entry->set_bias(bias);
   }
+  if (record.grammar.kind != GrammarSpec::Kind::none) {
+    put_grammar(record.grammar, *out.mutable_grammar());
+  }
   return out;
 }
 
@@ -167,6 +170,7 @@ Result<GenerateRequest> from_proto(const v1::GenerateRequest& message) {
   for (const v1::LogitBias& entry : message.logit_bias()) {
     record.logit_bias.emplace_back(entry.token(), entry.bias());
   }
+  if (message.has_grammar()) record.grammar = TRY(take_grammar(message.grammar()));
   return record;
 }
 

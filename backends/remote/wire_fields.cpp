@@ -132,4 +132,23 @@ StageMemory take_memory(const v1::StageMemory& in) {
   return {in.weights_bytes(), in.cache_bytes(), in.compute_bytes(), in.received_bytes()};
 }
 
+void put_grammar(const GrammarSpec& grammar, v1::Grammar& out) {
+  out.set_kind(static_cast<uint32_t>(grammar.kind));
+  out.set_text(grammar.text);
+  out.set_drops_first_space(grammar.drops_first_space);
+}
+
+Result<GrammarSpec> take_grammar(const v1::Grammar& in) {
+  if (in.kind() > static_cast<uint32_t>(GrammarSpec::Kind::composed)) {
+    return invalid_argument(fmt::format("grammar: kind {} is not in 0..4", in.kind()));
+  }
+  if (in.text().size() > kGrammarBytesMax) {
+    return invalid_argument(
+        fmt::format("grammar: {} bytes are more than {}", in.text().size(), kGrammarBytesMax));
+  }
+  return GrammarSpec{.kind = static_cast<GrammarSpec::Kind>(in.kind()),
+                     .text = in.text(),
+                     .drops_first_space = in.drops_first_space()};
+}
+
 }  // namespace strata::remote

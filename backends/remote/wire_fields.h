@@ -4,7 +4,9 @@
 #include <string>
 
 #include "backends/remote/cluster_records.h"
+#include "runtime/sampling/grammar_spec.h"
 #include "strata/v1/cluster.pb.h"
+#include "strata/v1/stage.pb.h"
 #include "strata/v1/types.pb.h"
 
 namespace strata::remote {
@@ -34,5 +36,9 @@ StageMemory take_memory(const v1::StageMemory& in);
 
 // A peer's text, cut short and without control characters but line breaks.
 std::string peer_text(const std::string& text);
+
+void put_grammar(const GrammarSpec& grammar, v1::Grammar& out);
+// Errors: INVALID_ARGUMENT for an unknown kind or a text over kGrammarBytesMax.
+Result<GrammarSpec> take_grammar(const v1::Grammar& in);
 
 }  // namespace strata::remote

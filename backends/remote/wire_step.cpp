@@ -34,10 +34,13 @@ void put(const SamplingParams& params, v1::SamplingParams& out) {
   out.set_choice(params.choice);
   out.set_logprobs(params.logprobs);
   out.set_top_logprobs(params.top_logprobs);
+  if (params.grammar.kind != GrammarSpec::Kind::none) {
+    put_grammar(params.grammar, *out.mutable_grammar());
+  }
 }
 
 // Ranges are checked with the vocabulary at hand, by sampling_params.h's validate().
-SamplingParams take(const v1::SamplingParams& in) {
+Result<SamplingParams> take(const v1::SamplingParams& in) {
   SamplingParams params;
   params.temperature = in.temperature();
   params.top_k = in.top_k();
@@ -54,6 +57,7 @@ SamplingParams take(const v1::SamplingParams& in) {
   params.choice = in.choice();
   params.logprobs = in.logprobs();
   params.top_logprobs = in.top_logprobs();
+  if (in.has_grammar()) params.grammar = TRY(take_grammar(in.grammar()));
   return params;
 }
 
@@ -65,17 +69,19 @@ void put(const OpenSequence& open, v1::OpenSequence& out) {
   put(open.sampling, *out.mutable_sampling());
   out.mutable_end_ids()->Assign(open.end_ids.begin(), open.end_ids.end());
   out.mutable_history()->Assign(open.history.begin(), open.history.end());
+  out.set_answer_tokens(open.answer_tokens);
 }
 
-OpenSequence take(const v1::OpenSequence& in) {
+Result<OpenSequence> take(const v1::OpenSequence& in) {
   OpenSequence open;
   open.slot = in.slot();
   open.sequence_id = in.sequence_id();
   open.prompt_tokens = in.prompt_tokens();
   open.max_new_tokens = in.max_new_tokens();
-  open.sampling = take(in.sampling());
+  open.sampling = TRY(take(in.sampling()));
   open.end_ids.assign(in.end_ids().begin(), in.end_ids().end());
   open.history.assign(in.history().begin(), in.history().end());
+  open.answer_tokens = in.answer_tokens();
   return open;
 }
 
@@ -140,7 +146,9 @@ Result<StepPlan> parse_plan(const Frame& frame) {
   plan.budget_ms = in.budget_ms();
   plan.failure = take_failure(in.failure());
   plan.busy_ns = in.busy_ns();
-  for (const v1::OpenSequence& open : in.opens()) plan.opens.push_back(take(open));
+  for (const v1::OpenSequence& open : in.opens()) {
+    plan.opens.push_back(TRY(take(open).with_context(fmt::format("step {}", frame.step))));
+  }
   plan.closes.assign(in.closes().begin(), in.closes().end());
   for (const v1::BlockChange& change : in.block_changes()) {
     plan.block_changes.push_back({change.slot(), change.group(), change.index(), change.block()});
@@ -256,9 +264,9 @@ Result<StepResult> result_from_frame(Frame frame) {
   result.busy_ns = in.busy_ns();
   uint64_t taken = 0;
   for (const v1::TokenRecord& entry : in.records()) {
-    if (entry.end() > static_cast<uint32_t>(SequenceEnd::error)) {
+    if (entry.end() > static_cast<uint32_t>(SequenceEnd::not_ready)) {
       return invalid_argument(
-          fmt::format("result of step {}: end {} is not in 0..3", frame.step, entry.end()));
+          fmt::format("result of step {}: end {} is not in 0..4", frame.step, entry.end()));
     }
     if (entry.top_tokens_size() != entry.top_logprobs_size()) {
       return invalid_argument(fmt::format("result of step {}: {} alternatives with {} logprobs",

@@ -183,7 +183,7 @@ void Engine::deliver(StepResult result, TimePoint now, EngineActions& actions) {
     front_since_ = now;
     ++counters_.steps_done;
     counters_.busy_ns += result.busy_ns;
-    settle(step, result.records, actions);
+    settle(step, result.records, now, actions);
   } else {
     give_up(internal_error(fmt::format("the pipeline answered step {} where step {} was due",
                                        result.step_id, due)),
@@ -213,7 +213,7 @@ void Engine::pop_failed(TimePoint now) {
   }
 }
 
-void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records,
+void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records, TimePoint now,
                     EngineActions& actions) {
   for (const RowInFlight& row : step.rows) {
     Sequence* sequence = find_live(row.sequence_id);
@@ -221,7 +221,7 @@ void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records,
     --sequence->rows_in_flight;
     if ((row.flags & StepRow::sample) != 0) --sequence->samples_in_flight;
   }
-  for (TokenRecord& record : records) accept(record, actions);
+  for (TokenRecord& record : records) accept(record, now, actions);
   for (const RowInFlight& row : step.rows) {
     Sequence* sequence = find_live(row.sequence_id);
     if (sequence == nullptr) continue;
@@ -239,7 +239,7 @@ void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records,
   }
 }
 
-void Engine::accept(TokenRecord& record, EngineActions& actions) {
+void Engine::accept(TokenRecord& record, TimePoint now, EngineActions& actions) {
   Sequence* sequence = find_live(record.sequence_id);
   if (sequence == nullptr) return;  // it has ended; this is overshoot
   if (record.end == SequenceEnd::error || !record.error.ok()) {
@@ -248,6 +248,10 @@ void Engine::accept(TokenRecord& record, EngineActions& actions) {
     return;
   }
   if (!record.logits.empty()) report_logits(*sequence, record, actions);
+  if (record.end == SequenceEnd::not_ready) {
+    postpone(*sequence, now);
+    return;
+  }
   if (record.token < 0) return;
   if (record.position != sequence->token_count() || record.token >= shape_->vocab_size) {
     finish(*sequence, FinishReason::error,
@@ -308,6 +312,9 @@ void Engine::tick(TimePoint now, EngineActions& actions) {
         actions);
     return;
   }
+  for (Sequence* sequence : queue_) {
+    if (sequence->ready_at && *sequence->ready_at <= now) sequence->ready_at.reset();
+  }
   std::vector<Sequence*> late;
   for (const auto& [id, sequence] : requests_) {
     if (sequence->request.deadline && *sequence->request.deadline <= now) {
@@ -325,10 +332,11 @@ void Engine::tick(TimePoint now, EngineActions& actions) {
 std::optional<TimePoint> Engine::next_wakeup() const {
   std::optional<TimePoint> next;
   if (!in_flight_.empty()) next = front_since_ + in_flight_.front().limit;
-  for (const auto& [id, sequence] : requests_) {
-    const std::optional<TimePoint>& deadline = sequence->request.deadline;
-    if (deadline && (!next || *deadline < *next)) next = deadline;
-  }
+  const auto not_after = [&next](const std::optional<TimePoint>& time) {
+    if (time && (!next || *time < *next)) next = time;
+  };
+  for (const auto& [id, sequence] : requests_) not_after(sequence->request.deadline);
+  for (const Sequence* sequence : queue_) not_after(sequence->ready_at);
   return next;
 }
 

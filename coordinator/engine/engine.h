@@ -133,14 +133,17 @@ class Engine {
   bool make_room(Sequence& sequence, uint32_t count, StepPlan& plan, const StepInFlight& step);
   std::vector<BatchCandidate> candidates() const;
   void push_out(Sequence& sequence);
+  void postpone(Sequence& sequence, TimePoint now);
+  void requeue(Sequence& sequence);
   void leave_slot(Sequence& sequence);
   OpenSequence open_record(const Sequence& sequence) const;
   Duration step_limit(const StepInFlight& step) const;
   uint32_t step_budget_ms(const StepInFlight& step, TimePoint now) const;
 
-  void accept(TokenRecord& record, EngineActions& actions);
+  void accept(TokenRecord& record, TimePoint now, EngineActions& actions);
   void report_logits(Sequence& sequence, TokenRecord& record, EngineActions& actions);
-  void settle(const StepInFlight& step, std::vector<TokenRecord>& records, EngineActions& actions);
+  void settle(const StepInFlight& step, std::vector<TokenRecord>& records, TimePoint now,
+              EngineActions& actions);
   void fail_step(const StepResult& result, EngineActions& actions);
   void pop_failed(TimePoint now);
   void give_up(const Status& why, EngineActions& actions);

@@ -5,6 +5,19 @@
 #include "runtime/base/check.h"
 
 namespace strata::coordinator {
+namespace {
+
+// Whether one step's records can carry the sequence's grammar beside those of `opens`: a frame
+// holds 16 MiB of records (docs/wire.md). The next step takes those that do not fit.
+bool fits_beside(const Sequence& sequence, const std::vector<OpenSequence>& opens) {
+  constexpr size_t kGrammarBytesPerStep = size_t{4} << 20;
+  size_t bytes = sequence.request.sampling.grammar.text.size();
+  if (bytes == 0) return true;
+  for (const OpenSequence& open : opens) bytes += open.sampling.grammar.text.size();
+  return bytes <= kGrammarBytesPerStep;
+}
+
+}  // namespace
 
 void Engine::plan(TimePoint now, EngineActions& actions) {
   if (!shape_) return;
@@ -22,12 +35,16 @@ void Engine::admit() {
     blocks_->add_missing(sequence->tables, std::min(positions, sequence->last_position_end),
                          row_tokens_max(), promised);
   }
-  while (!queue_.empty() && !free_slots_.empty()) {
-    Sequence& sequence = *queue_.front();
+  for (auto next = queue_.begin(); next != queue_.end() && !free_slots_.empty();) {
+    Sequence& sequence = **next;
+    if (sequence.ready_at) {
+      ++next;
+      continue;
+    }
     const uint32_t positions = std::min(sequence.token_count() + 1, sequence.last_position_end);
     blocks_->add_missing(blocks_->open(), positions, row_tokens_max(), promised);
     if (!live_.empty() && !blocks_->covers(promised)) return;
-    queue_.pop_front();
+    next = queue_.erase(next);
     sequence.sequence_id = next_sequence_id_++;
     sequence.slot = free_slots_.front();
     free_slots_.pop_front();
@@ -93,6 +110,7 @@ bool Engine::plan_step(TimePoint now, EngineActions& actions) {
 bool Engine::plan_row(Sequence& sequence, uint32_t count, StepPlan& plan, StepInFlight& step) {
   const uint32_t begin = sequence.planned;
   const uint32_t end = begin + count;
+  if (!sequence.opened && !fits_beside(sequence, plan.opens)) return false;
   if (!make_room(sequence, count, plan, step)) return false;
   if (!sequence.opened) {
     plan.opens.push_back(open_record(sequence));
@@ -146,11 +164,24 @@ bool Engine::make_room(Sequence& sequence, uint32_t count, StepPlan& plan,
   return true;
 }
 
+void Engine::push_out(Sequence& sequence) {
+  ++counters_.pushed_out;
+  requeue(sequence);
+}
+
+// Tried again after a while that grows, since each try computes the prompt.
+void Engine::postpone(Sequence& sequence, TimePoint now) {
+  constexpr Duration kFirstWait = std::chrono::milliseconds(5);
+  constexpr uint32_t kDoublingsMax = 6;  // 320 ms
+  sequence.ready_at = now + kFirstWait * (1 << std::min(sequence.postponements, kDoublingsMax));
+  ++sequence.postponements;
+  requeue(sequence);
+}
+
 // Back to the queue, to run again later from its tokens; results that are under way are dropped and
 // come again equal.
-void Engine::push_out(Sequence& sequence) {
+void Engine::requeue(Sequence& sequence) {
   leave_slot(sequence);
-  ++counters_.pushed_out;
   const auto after = std::find_if(queue_.begin(), queue_.end(), [&](const Sequence* other) {
     return other->arrival > sequence.arrival;
   });
@@ -166,7 +197,10 @@ OpenSequence Engine::open_record(const Sequence& sequence) const {
   open.max_new_tokens = sequence.max_new_tokens - (sequence.replay_tokens - sequence.prompt_size());
   open.sampling = sampling;
   open.end_ids = sequence.request.end_ids;
-  if (looks_back(sampling)) open.history = sequence.tokens;
+  if (looks_back(sampling)) {
+    open.history = sequence.tokens;
+    open.answer_tokens = sequence.new_tokens();
+  }
   return open;
 }
 

@@ -13,10 +13,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "coordinator/engine/block_manager.h"
 #include "coordinator/engine/request.h"
+#include "runtime/base/clock.h"
 
 namespace strata::coordinator {
 
@@ -34,6 +36,10 @@ struct Sequence {
   uint32_t max_new_tokens = 0;     // as the context allows
   uint32_t last_position_end = 0;  // positions that are ever fed: all but the last token
   uint32_t logits_reported = 0;    // prompt positions whose logits the client has
+
+  // While in the queue, after the tail was not ready: when to try again, and how often it was not.
+  std::optional<TimePoint> ready_at;
+  uint32_t postponements = 0;
 
   // While on a slot.
   uint64_t sequence_id = 0;  // 0: waits in the queue

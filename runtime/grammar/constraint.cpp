@@ -10,7 +10,14 @@
 namespace strata::grammar {
 
 Constraint::Constraint(std::shared_ptr<MaskCache> masks, bool drops_first_space)
-    : masks_(std::move(masks)), matcher_(masks_->space()), drops_first_space_(drops_first_space) {}
+    : masks_(std::move(masks)), matcher_(masks_->space()), drops_first_space_(drops_first_space) {
+  const std::vector<std::string>& markers = masks_->space()->pda().markers;
+  if (markers.empty()) return;
+  for (const Vocabulary::ControlToken& control : masks_->vocabulary()->controls()) {
+    if (std::find(markers.begin(), markers.end(), control.text) == markers.end()) continue;
+    markers_.push_back(control);
+  }
+}
 
 // A space that has grown too large is left to those who still use it.
 void Constraint::make_room() {
@@ -27,6 +34,10 @@ const TokenMask& Constraint::mask(std::span<const int32_t> end_ids) {
     // The space would not be shown, and a text without it is what the grammar then sees.
     for (const int32_t id : masks_->vocabulary()->with_first_space()) mask_.forbid(id);
   }
+  for (const Vocabulary::ControlToken& marker : markers_) {
+    Matcher ahead = matcher_;
+    if (ahead.accept(marker.text)) mask_.allow(marker.id);
+  }
   for (const int32_t id : end_ids) {
     if (id < 0 || id >= mask_.size()) continue;
     if (matcher_.can_end())
@@ -37,11 +48,21 @@ const TokenMask& Constraint::mask(std::span<const int32_t> end_ids) {
   return mask_;
 }
 
-bool Constraint::accept(int32_t token) {
+const std::string& Constraint::text_of(int32_t token) const {
+  static const std::string none;
   const Vocabulary& vocabulary = *masks_->vocabulary();
-  if (token < 0 || token >= vocabulary.size() || vocabulary.text(token).empty()) return false;
+  if (token < 0 || token >= vocabulary.size()) return none;
+  for (const Vocabulary::ControlToken& marker : markers_) {
+    if (marker.id == token) return marker.text;
+  }
+  return vocabulary.text(token);
+}
+
+bool Constraint::accept(int32_t token) {
+  const std::string& text = text_of(token);
+  if (text.empty()) return false;
   make_room();
-  if (!matcher_.accept(vocabulary.text(token))) return false;
+  if (!matcher_.accept(text)) return false;
   is_first_ = false;
   return true;
 }
@@ -68,27 +89,39 @@ std::vector<int32_t> Constraint::forced_tokens(std::span<const int32_t> end_ids,
   return forced;
 }
 
+Result<std::shared_ptr<MaskCache>> compile_masks(const GrammarSpec& spec,
+                                                 std::shared_ptr<const Vocabulary> vocabulary) {
+  std::shared_ptr<const Pda> pda = TRY(compile_grammar(spec, Strictness::generation));
+  return std::make_shared<MaskCache>(std::make_shared<StateSpace>(std::move(pda)),
+                                     std::move(vocabulary));
+}
+
 GrammarCache::GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t grammars_max)
     : vocabulary_(std::move(vocabulary)), grammars_max_(grammars_max) {}
 
-Result<Constraint> GrammarCache::start(const GrammarSpec& spec) {
+std::optional<Constraint> GrammarCache::find(const GrammarSpec& spec) {
   const auto known = std::find_if(entries_.begin(), entries_.end(), [&spec](const Entry& entry) {
     return entry.spec.kind == spec.kind && entry.spec.text == spec.text;
   });
-  if (known != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, known);
-  } else {
-    const std::shared_ptr<const Pda> pda = TRY(compile_grammar(spec, Strictness::generation));
-    entries_.push_front(
-        {spec, std::make_shared<MaskCache>(std::make_shared<StateSpace>(pda), vocabulary_)});
-    if (entries_.size() > grammars_max_) entries_.pop_back();
-  }
-  std::shared_ptr<MaskCache>& masks = entries_.front().masks;
+  if (known == entries_.end()) return std::nullopt;
+  entries_.splice(entries_.begin(), entries_, known);
+  std::shared_ptr<MaskCache>& masks = known->masks;
   if (masks->space()->full()) {
     masks = std::make_shared<MaskCache>(std::make_shared<StateSpace>(masks->space()->shared_pda()),
                                         vocabulary_);
   }
   return Constraint(masks, spec.drops_first_space);
+}
+
+Constraint GrammarCache::add(const GrammarSpec& spec, std::shared_ptr<MaskCache> masks) {
+  entries_.push_front({spec, std::move(masks)});
+  if (entries_.size() > grammars_max_) entries_.pop_back();
+  return Constraint(entries_.front().masks, spec.drops_first_space);
+}
+
+Result<Constraint> GrammarCache::start(const GrammarSpec& spec) {
+  if (std::optional<Constraint> known = find(spec)) return *std::move(known);
+  return add(spec, TRY(compile_masks(spec, vocabulary_)));
 }
 
 }  // namespace strata::grammar

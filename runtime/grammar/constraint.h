@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,20 +50,32 @@ class Constraint {
 
  private:
   void make_room();
+  // Empty for a token that no text can hold.
+  const std::string& text_of(int32_t token) const;
 
   std::shared_ptr<MaskCache> masks_;
   Matcher matcher_;
   bool drops_first_space_;
   bool is_first_ = true;
+  std::vector<Vocabulary::ControlToken> markers_;  // that the grammar knows; few
   TokenMask mask_;
 };
+
+// What a constraint needs of a grammar, for an answer that a model writes. Threads: any.
+// Errors: those of compile_grammar().
+Result<std::shared_ptr<MaskCache>> compile_masks(const GrammarSpec& spec,
+                                                 std::shared_ptr<const Vocabulary> vocabulary);
 
 class GrammarCache {
  public:
   // Keeps the last `grammars_max` grammars that were used.
   explicit GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t grammars_max = 16);
 
-  // Errors: those of compile_grammar().
+  // A constraint at the beginning of an answer, if the grammar is known.
+  std::optional<Constraint> find(const GrammarSpec& spec);
+  // The same for one that is not, with masks made elsewhere over the same vocabulary.
+  Constraint add(const GrammarSpec& spec, std::shared_ptr<MaskCache> masks);
+  // Either, with masks made here. Errors: those of compile_masks().
   Result<Constraint> start(const GrammarSpec& spec);
 
  private:

@@ -98,6 +98,9 @@ class NfaBuilder {
       case Expr::Kind::repeat:
         connect_repeat(expr, from, item.to);
         break;
+      case Expr::Kind::automaton:
+        connect_automaton(pool_.dfa(expr.value), from, item.to);
+        break;
       case Expr::Kind::text_begin:
         nfa_.jump(from, item.to, Nfa::When::text_begin);
         break;
@@ -105,6 +108,18 @@ class NfaBuilder {
         nfa_.jump(from, item.to, Nfa::When::text_end);
         break;
     }
+  }
+
+  void connect_automaton(const CharDfa& dfa, uint32_t from, uint32_t to) {
+    const auto first = static_cast<uint32_t>(nfa_.states.size());
+    for (const CharDfa::State& part : dfa.states) {
+      const uint32_t state = nfa_.add();
+      for (const CharDfa::Edge& edge : part.edges) {
+        nfa_.states[state].edges.push_back({edge.first, edge.last, first + edge.target});
+      }
+      if (part.label != 0) nfa_.jump(state, to);
+    }
+    if (!dfa.empty()) nfa_.jump(from, first);
   }
 
   void connect_sequence(const Expr& expr, uint32_t from, uint32_t to) {
@@ -285,6 +300,13 @@ ExprId ExprPool::repeat(ExprId child, uint32_t min, uint32_t max) {
 
 ExprId ExprPool::call(uint32_t rule) {
   return add({.kind = Expr::Kind::call, .value = rule, .children = {}});
+}
+
+ExprId ExprPool::automaton(CharDfa dfa) {
+  automata_.push_back(std::move(dfa));
+  return add({.kind = Expr::Kind::automaton,
+              .value = static_cast<uint32_t>(automata_.size() - 1),
+              .children = {}});
 }
 
 ExprId ExprPool::assertion(Expr::Kind kind) { return add({.kind = kind, .children = {}}); }

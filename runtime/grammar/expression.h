@@ -23,6 +23,7 @@ struct Expr {
     choice,      // one of the children; none: nothing matches
     repeat,      // children[0], min to max times
     call,        // whatever rule `value` matches
+    automaton,   // what automata[value] accepts
     text_begin,  // nothing, at the beginning of the text only
     text_end,    // nothing, at its end only
   };
@@ -40,15 +41,18 @@ class ExprPool {
   ExprId choice(std::vector<ExprId> children);
   ExprId repeat(ExprId child, uint32_t min, uint32_t max);
   ExprId call(uint32_t rule);
+  ExprId automaton(CharDfa dfa);
   ExprId assertion(Expr::Kind kind);
 
   const Expr& at(ExprId id) const { return exprs_[id]; }
   const CodeSet& set(uint32_t index) const { return sets_[index]; }
+  const CharDfa& dfa(uint32_t index) const { return automata_[index]; }
 
  private:
   ExprId add(Expr expr);
   std::vector<Expr> exprs_;
   std::vector<CodeSet> sets_;
+  std::vector<CharDfa> automata_;
 };
 
 // The smallest automaton found for `root`. With `search`, the expression may stand anywhere in the

@@ -6,6 +6,7 @@
 
 #include "runtime/base/utf8.h"
 #include "runtime/grammar/byte_emitter.h"
+#include "runtime/grammar/composed.h"
 #include "runtime/grammar/gbnf.h"
 #include "runtime/grammar/regex.h"
 
@@ -115,6 +116,8 @@ Result<std::shared_ptr<const Pda>> compile_grammar(const GrammarSpec& spec, Stri
       return compile_gbnf(spec.text);
     case GrammarSpec::Kind::regex:
       return compile_regex(spec.text);
+    case GrammarSpec::Kind::composed:
+      return compile_composed(spec.text);
     case GrammarSpec::Kind::none:
       break;
   }

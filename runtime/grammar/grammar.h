@@ -2,6 +2,7 @@
 //
 //   schema: json_document -> schema_keywords -> schema_values -> schema_emitter -> Pda
 //   regular expression: regex -> expression -> CharDfa -> byte_emitter -> Pda
+//   composed: composed -> expressions, schemas -> Pda
 //   GBNF: gbnf -> expressions -> one CharDfa for each rule -> byte_emitter -> Pda
 //
 // What the front ends accept: docs/grammar.md. A text is matched by Matcher (matcher.h), and masks

@@ -97,6 +97,8 @@ struct Pda {
   // The text is JSON, and an object may have members whose names are not known before: equal ones
   // are looked for beside the automaton (key_tracker.h).
   bool tracks_keys = false;
+  // Texts of control tokens that the text may hold.
+  std::vector<std::string> markers;
 
   StateId add_state(uint32_t control = 0) {
     states.emplace_back().control = control;

@@ -238,8 +238,13 @@ void SchemaEmitter::emit_rest(const ArrayAlternative& array, StateId first, uint
 }
 
 Result<std::shared_ptr<const Pda>> compile_schema(std::string_view schema, Strictness strictness) {
-  const JsonDocument document = TRY(JsonDocument::parse(schema, "schema"));
   Budget budget;
+  return compile_schema(schema, strictness, budget);
+}
+
+Result<std::shared_ptr<const Pda>> compile_schema(std::string_view schema, Strictness strictness,
+                                                  Budget& budget) {
+  const JsonDocument document = TRY(JsonDocument::parse(schema, "schema"));
   const std::vector<ValueDef> values = TRY(SchemaValues::compile(document, strictness, budget));
   if (!values[0].possible) {
     return invalid_argument("the schema matches no document: its keywords contradict each other");

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -55,5 +56,9 @@ class SchemaEmitter {
   StateId end_ = 0;        // accepts, and does nothing else
   RuleId space_rule_ = 0;  // bounded white space, for generation
 };
+
+// As the function of this name in grammar.h, with a budget that several share.
+Result<std::shared_ptr<const Pda>> compile_schema(std::string_view schema, Strictness strictness,
+                                                  Budget& budget);
 
 }  // namespace strata::grammar

@@ -11,7 +11,8 @@ constexpr size_t kTextBytesMax = 1024;
 
 }  // namespace
 
-Vocabulary::Vocabulary(std::vector<std::string> texts) : texts_(std::move(texts)) {
+Vocabulary::Vocabulary(std::vector<std::string> texts, std::vector<ControlToken> controls)
+    : texts_(std::move(texts)), controls_(std::move(controls)) {
   std::vector<int32_t> order;
   for (int32_t id = 0; id < size(); ++id) {
     const std::string& text = texts_[static_cast<size_t>(id)];
@@ -57,13 +58,15 @@ Vocabulary::Vocabulary(std::vector<std::string> texts) : texts_(std::move(texts)
 std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer) {
   const Vocab& vocab = tokenizer.vocab();
   std::vector<std::string> texts(static_cast<size_t>(vocab.size()));
+  std::vector<ControlToken> controls;
   for (int32_t id = 0; id < vocab.size(); ++id) {
+    if (vocab.is_control(id)) controls.push_back({id, std::string(vocab.text(id))});
     const bool silent = vocab.is_control(id) || vocab.type(id) == TokenType::unused;
     if (silent) continue;
     // After any token of plain text: in the middle of the answer.
     texts[static_cast<size_t>(id)] = tokenizer.piece(id, id);
   }
-  return std::make_shared<Vocabulary>(std::move(texts));
+  return std::make_shared<Vocabulary>(std::move(texts), std::move(controls));
 }
 
 }  // namespace strata::grammar

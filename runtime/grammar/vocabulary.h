@@ -19,14 +19,21 @@ namespace strata::grammar {
 
 class Vocabulary {
  public:
-  // The text of each token id; an empty text matches nothing and is in no mask.
-  explicit Vocabulary(std::vector<std::string> texts);
+  struct ControlToken {
+    int32_t id;
+    std::string text;
+  };
+
+  // The text of each token id; an empty text matches nothing and is in no mask. `controls`: tokens
+  // that have none, but may be asked for by name (Pda::markers).
+  explicit Vocabulary(std::vector<std::string> texts, std::vector<ControlToken> controls = {});
   // Control, unknown and unused tokens have no text here: no grammar asks for them, and an answer
   // shows nothing of them.
   static std::shared_ptr<const Vocabulary> of(const Tokenizer& tokenizer);
 
   int32_t size() const { return static_cast<int32_t>(texts_.size()); }
   const std::string& text(int32_t id) const { return texts_[static_cast<size_t>(id)]; }
+  std::span<const ControlToken> controls() const { return controls_; }
   // Bytes of the longest text.
   uint32_t longest() const { return longest_; }
   // The ids of texts that begin with a space, ascending.
@@ -46,6 +53,7 @@ class Vocabulary {
 
  private:
   std::vector<std::string> texts_;
+  std::vector<ControlToken> controls_;
   uint32_t longest_ = 0;
   std::vector<int32_t> with_first_space_;
   std::vector<uint8_t> bytes_;

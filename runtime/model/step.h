@@ -30,8 +30,10 @@ struct OpenSequence {
   uint32_t max_new_tokens = 0;  // the tail ends the sequence with this many sampled tokens
   SamplingParams sampling;
   std::vector<int32_t> end_ids;  // sampling one of these ends the sequence
-  // The prompt's tokens, only when sampling looks back (penalties); else empty.
+  // All tokens so far, only when sampling looks back (penalties, a grammar); else empty.
   std::vector<int32_t> history;
+  // Of these, the last so many are of the answer: not 0 for a sequence that goes on elsewhere.
+  uint32_t answer_tokens = 0;
 };
 
 // Entry `index` of the slot's block table of a KV group becomes `block`.
@@ -95,6 +97,9 @@ enum class SequenceEnd : uint8_t {
   end_token = 1,  // sampled one of end_ids
   length = 2,     // reached max_new_tokens
   error = 3,      // the row failed; see TokenRecord::error
+  // The tail still compiles the sequence's grammar: no token, and nothing more on this slot. It is
+  // to be opened again a little later.
+  not_ready = 4,
 };
 
 struct TokenRecord {

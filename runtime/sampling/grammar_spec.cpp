@@ -10,6 +10,8 @@ const char* grammar_kind_name(GrammarSpec::Kind kind) {
       return "grammar";
     case GrammarSpec::Kind::regex:
       return "regular expression";
+    case GrammarSpec::Kind::composed:
+      return "composed grammar";
     case GrammarSpec::Kind::none:
       break;
   }

@@ -13,7 +13,13 @@ namespace strata {
 inline constexpr size_t kGrammarBytesMax = size_t{512} << 10;
 
 struct GrammarSpec {
-  enum class Kind : uint8_t { none = 0, json_schema = 1, gbnf = 2, regex = 3 };
+  enum class Kind : uint8_t {
+    none = 0,
+    json_schema = 1,
+    gbnf = 2,
+    regex = 3,
+    composed = 4,  // runtime/grammar/composed.h: an answer with tool calls
+  };
   Kind kind = Kind::none;
   std::string text;
   // The answer is the beginning of a text, so that a vocabulary which puts a space before texts
@@ -23,7 +29,7 @@ struct GrammarSpec {
   bool operator==(const GrammarSpec&) const = default;
 };
 
-// "JSON schema", "grammar", "regular expression"; "none".
+// "JSON schema", "grammar", "regular expression", "composed grammar"; "none".
 const char* grammar_kind_name(GrammarSpec::Kind kind);
 
 }  // namespace strata

@@ -108,13 +108,15 @@ Result<int32_t> Sampler::choose(const SamplingParams& params, std::span<const in
 }
 
 Result<SampledToken> Sampler::sample(std::span<const float> logits, const SamplingParams& params,
-                                     std::span<const int32_t> history, int64_t position) {
+                                     std::span<const int32_t> history, int64_t position,
+                                     const TokenMask* mask) {
   STRATA_CHECK(!logits.empty(), "sampling needs logits");
   if (position < 0 || position > std::numeric_limits<uint32_t>::max()) {
     return invalid_argument(fmt::format("position {} is outside 0 to 4294967295", position));
   }
   TRY(check_finite(logits));
   scores_.assign(logits.begin(), logits.end());
+  if (mask != nullptr) mask->apply(scores_);
   SampledToken token;
   token.id = TRY(choose(params, history, static_cast<uint32_t>(position)));
   if (params.logprobs || params.top_logprobs > 0) {

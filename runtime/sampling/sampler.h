@@ -1,11 +1,11 @@
 // From a row of logits to a token. Runs on the tail stage and in `strata run`.
 //
-// The chain, in this order: logit_bias, penalties, then for temperature 0 the best token, else
-// top_k, temperature, top_p, min_p (over the distribution at that temperature) and one draw. The
-// result is a function of the arguments alone: a Sampler keeps buffers and no state, so any stage
-// can go on with a sequence from (params, tokens so far). No libm function is used, sums are in
-// double in ascending id order, equals go to the lower id: equal logits give equal tokens on every
-// machine.
+// The chain, in this order: the grammar's mask, logit_bias, penalties, then for temperature 0 the
+// best token, else top_k, temperature, top_p, min_p (over the distribution at that temperature) and
+// one draw. The result is a function of the arguments alone: a Sampler keeps buffers and no state,
+// so any stage can go on with a sequence from (params, tokens so far). No libm function is used,
+// sums are in double in ascending id order, equals go to the lower id: equal logits give equal
+// tokens on every machine.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/sampling/filters.h"
 #include "runtime/sampling/sampling_params.h"
+#include "runtime/sampling/token_mask.h"
 
 namespace strata {
 
@@ -36,12 +37,14 @@ class Sampler {
  public:
   // `logits`: F32 {n_vocab}. `history`: the tokens of the sequence so far, prompt included, oldest
   // first. `position`: that of the new token, so history.size() unless the history was cut.
+  // `mask`: the tokens that the grammar allows; null: all.
   // Requires: params passed validate(params, n_vocab).
   // Errors: DATA_LOSS "non-finite logits" (a broken model or stage), FAILED_PRECONDITION if
-  // logit_bias bans every token, INVALID_ARGUMENT for an id outside the vocabulary in `history` or
-  // a position outside 32 bits.
+  // mask and logit_bias ban every token, INVALID_ARGUMENT for an id outside the vocabulary in
+  // `history` or a position outside 32 bits.
   Result<SampledToken> sample(std::span<const float> logits, const SamplingParams& params,
-                              std::span<const int32_t> history, int64_t position);
+                              std::span<const int32_t> history, int64_t position,
+                              const TokenMask* mask = nullptr);
 
  private:
   void list_with_top_k(const SamplingParams& params);

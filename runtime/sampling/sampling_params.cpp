@@ -24,7 +24,7 @@ Status check_range(std::string_view field, int32_t value, int32_t low, int32_t h
 
 bool looks_back(const SamplingParams& params) {
   return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F ||
-         params.presence_penalty != 0.0F;
+         params.presence_penalty != 0.0F || params.grammar.kind != GrammarSpec::Kind::none;
 }
 
 Status validate(const SamplingParams& params, int32_t vocab_size) {
@@ -38,6 +38,11 @@ Status validate(const SamplingParams& params, int32_t vocab_size) {
   TRY(check_range("presence_penalty", params.presence_penalty, -100.0F, 100.0F));
   TRY(check_range("penalty_last_n", params.penalty_last_n, -1, kIntMax));
   TRY(check_range("top_logprobs", params.top_logprobs, 0, std::min(kTopLogprobsMax, vocab_size)));
+  if (params.grammar.text.size() > kGrammarBytesMax) {
+    return invalid_argument(fmt::format("the {} has {} bytes, at most {} are supported",
+                                        grammar_kind_name(params.grammar.kind),
+                                        params.grammar.text.size(), kGrammarBytesMax));
+  }
   for (const auto& [id, bias] : params.logit_bias) {
     if (id < 0 || id >= vocab_size) {
       return invalid_argument(

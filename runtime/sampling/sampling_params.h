@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/sampling/grammar_spec.h"
 
 namespace strata {
 
@@ -27,6 +28,7 @@ struct SamplingParams {
   uint32_t choice = 0;       // index of the answer among the request's n
   bool logprobs = false;     // report the logprob of each token
   int32_t top_logprobs = 0;  // how many alternatives to report with each token
+  GrammarSpec grammar;       // what the answer must look like; kind none: anything
 };
 
 // Whether the settings read the tokens so far: sampling then needs them.
@@ -36,7 +38,7 @@ bool looks_back(const SamplingParams& params);
 inline constexpr int32_t kTopLogprobsMax = 1024;
 
 // Errors: INVALID_ARGUMENT with the field, its value and its range. `vocab_size` bounds the ids of
-// logit_bias and top_logprobs.
+// logit_bias and top_logprobs. Of a grammar only the size is looked at: compiling it tells more.
 Status validate(const SamplingParams& params, int32_t vocab_size);
 
 }  // namespace strata

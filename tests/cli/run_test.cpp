@@ -111,6 +111,66 @@ TEST(Run, TokenCountsAreReadExactly) {
   EXPECT_EQ(object["finish_reason"], "length");
 }
 
+TEST(Run, AnswersFitTheirGrammar) {
+  const test::TempDir folder;
+  const std::string schema = folder.write(
+      "person.json", R"({"type": "object", "properties": {"age": {"type": "integer", "minimum": 0,
+      "maximum": 120}, "ok": {"type": "boolean"}}, "required": ["age", "ok"],
+      "additionalProperties": false})");
+  const std::string gbnf =
+      folder.write("list.gbnf", "root ::= item (\", \" item)*\nitem ::= [a-c]");
+  const auto answer = [&](const char* option, const std::string& value, const std::string& seed) {
+    const CommandResult result =
+        strata({"run", "-m", chat_model(), "-p", "Hello", "-n", "100", "--temperature", "5",
+                "--seed", seed, "--json", option, value});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json_lines(result.out).at(0);
+  };
+  for (const char* seed : {"1", "2", "3"}) {
+    const json person = answer("--json-schema", schema, seed);
+    EXPECT_EQ(person["finish_reason"], "stop") << person;
+    const json object = json::parse(person["text"].get<std::string>(), nullptr, false);
+    ASSERT_TRUE(object.is_object()) << person;
+    EXPECT_TRUE(object["ok"].is_boolean());
+    EXPECT_LE(object["age"].get<int>(), 120);
+    EXPECT_THAT(answer("--grammar", gbnf, seed)["text"].get<std::string>(),
+                ContainsRegex("^[abc](, [abc])*,? ?$"));
+    EXPECT_THAT(answer("--regex", "[0-9]{4}", seed)["text"].get<std::string>(),
+                ContainsRegex("^[0-9][0-9][0-9][0-9]$"));
+  }
+  const CommandResult chat =
+      strata({"chat", "-m", chat_model(), "--json", "--regex", "yes|no"}, {.input = "a\nb\n"});
+  for (const json& turn : json_lines(chat.out)) {
+    EXPECT_THAT(turn["text"].get<std::string>(), ContainsRegex("^(yes|no)$"));
+  }
+}
+
+// The model's file does not exist: nothing of it was looked at.
+TEST(Run, ABadGrammarIsAWrongUse) {
+  const test::TempDir folder;
+  const std::string keyword = folder.write("if.json", R"({"properties": {"a": {"if": {}}}})");
+  const std::string no_json = folder.write("bad.json", "{\"type\":\n  [1,}");
+  const std::string gbnf = folder.write("bad.gbnf", "root ::= \"a\" |\n(b");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--json-schema", keyword}, "#/properties/a: the keyword 'if' is not supported"},
+      {{"--json-schema", no_json}, "no JSON at line 2, column 6"},
+      {{"--json-schema", folder.path() + "/none"}, "cannot open"},
+      {{"--grammar", gbnf}, "grammar, line 2 column 3"},
+      {{"--regex", "a(b"}, "regular expression, character 4: a group '(' without its ')'"},
+      {{"--regex", "a", "--grammar", gbnf}, "excludes"}};
+  for (const auto& [options, message] : cases) {
+    for (const char* command : {"run", "chat"}) {
+      std::vector<std::string> arguments = {command, "-m", "/nowhere/none.gguf"};
+      if (arguments[0] == "run") arguments.insert(arguments.end(), {"-p", "x"});
+      arguments.insert(arguments.end(), options.begin(), options.end());
+      const CommandResult result = strata(arguments);
+      EXPECT_EQ(result.exit_code, 2) << result.err;
+      EXPECT_THAT(result.err, HasSubstr(message));
+      EXPECT_THAT(result.err, Not(HasSubstr("none.gguf")));
+    }
+  }
+}
+
 TEST(Chat, TakesOddLinesAndAnswersEachWithOneObject) {
   std::string input("a\0b\n", 4);
   input += "\xff\n   \n<|im_end|>\n/undo\n/nonsense\n/help\nlast without an end";

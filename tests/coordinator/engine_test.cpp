@@ -270,6 +270,49 @@ TEST_P(EngineStages, RowErrorEndsOneRequest) {
   EXPECT_EQ(finish.new_tokens, 10U);
 }
 
+// A frame of records has its bound, and a grammar may be half a megabyte.
+TEST(Engine, AStepOpensAsManySequencesAsItsFrameCarries) {
+  PipelineShape shape = shape_of(1, 64);
+  shape.slots = 12;
+  Engine engine({});
+  engine.attach(shape);
+  EngineActions actions;
+  for (RequestId id = 1; id <= shape.slots; ++id) {
+    Request request = request_of(static_cast<uint32_t>(id), 2, 3);
+    request.sampling.grammar = {.kind = GrammarSpec::Kind::regex,
+                                .text = std::string(kGrammarBytesMax, 'a')};
+    engine.submit(
+        id, std::move(request), [](const RequestEvent&) {}, {}, actions);
+  }
+  engine.plan({}, actions);
+  ASSERT_EQ(actions.steps.size(), 2U);
+  EXPECT_EQ(actions.steps[0].opens.size(), 8U);
+  EXPECT_EQ(actions.steps[1].opens.size(), 4U);
+}
+
+// Each try has a sequence id of its own. The other request is not held up, and nobody waits in the
+// queue behind one that is not ready.
+TEST_P(EngineStages, ATailThatIsNotReadyIsAskedAgain) {
+  PipelineShape shape = shape_of(GetParam(), 64);
+  shape.slots = 1;
+  Simulation simulation(shape);
+  simulation.pipeline.unready = {1, 3, 4};
+  Request request = request_of(3, 70, 20);
+  request.want_logits = true;
+  const RequestId first = simulation.submit(request);
+  const Request short_one = request_of(4, 9, 5);
+  const RequestId second = simulation.submit(short_one);
+  while (simulation.outcomes[second].finishes.empty()) ASSERT_TRUE(simulation.advance());
+  EXPECT_TRUE(simulation.outcomes[first].tokens.empty());
+  const TimePoint begin = simulation.now;
+  simulation.run();
+  EXPECT_GE(simulation.now - begin, milliseconds(10)) << "the second wait is twice the first";
+  expect_complete(simulation.outcomes[first], request);
+  expect_complete(simulation.outcomes[second], short_one);
+  EXPECT_EQ(simulation.outcomes[first].logits.size(), size_t{70} * kVocab);
+  EXPECT_EQ(simulation.engine.counters().pushed_out, 0U);
+}
+
 TEST_P(EngineStages, HangingStepEndsEverythingAtItsTimeout) {
   Simulation simulation(shape_of(GetParam(), 64), {.step_timeout = std::chrono::seconds(5)});
   simulation.pipeline.unanswered_steps = {4, 5, 6, 7, 8, 9, 10, 11, 12};

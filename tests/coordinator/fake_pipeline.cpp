@@ -154,6 +154,12 @@ void FakePipeline::run_row(const StepRow& row, const StepPlan& plan, size_t& nex
           static_cast<float>(row.position + i);
     }
   }
+  if ((row.flags & StepRow::sample) != 0 && unready.contains(slot.open.sequence_id)) {
+    record.end = SequenceEnd::not_ready;
+    slot.ended = true;
+    result.records.push_back(std::move(record));
+    return;
+  }
   if ((row.flags & StepRow::sample) != 0) {
     record.token = token_of(read_all(slot, position - 1), shape_.vocab_size);
     ++slot.sampled;

@@ -46,6 +46,7 @@ class FakePipeline {
   std::set<uint64_t> failing_steps;
   std::set<uint64_t> unanswered_steps;
   std::map<uint64_t, uint32_t> row_errors;  // sequence id -> position
+  std::set<uint64_t> unready;               // sequence ids whose first sample comes too early
 
   uint32_t dead_rows = 0;
   uint32_t rows = 0;

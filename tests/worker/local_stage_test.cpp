@@ -220,6 +220,13 @@ const std::vector<BadStep> kBadSteps = {
      },
      "token id -5 in the history"},
     {[](StepPlan& p) {
+       p.opens.resize(1);
+       p.opens[0].slot = 1;
+       p.opens[0].history = {5};
+       p.opens[0].answer_tokens = 2;
+     },
+     "2 tokens of the answer in a history of 1"},
+    {[](StepPlan& p) {
        p.block_changes = {{0, 0, 0, 32}};
      },
      "block change to block 32"},

@@ -42,9 +42,15 @@ ToolFormat tool_format_of(std::string_view source, bool takes_tools) {
     format.syntax = CallSyntax::deepseek;
     format.begin = "<｜tool▁calls▁begin｜>";
     format.end = "<｜tool▁calls▁end｜>";
+    const bool is_fenced = has(source, "```json");
+    format.name_begin =
+        is_fenced ? "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" : "<｜tool▁call▁begin｜>";
+    format.name_end = is_fenced ? "\n```json\n" : "<｜tool▁sep｜>";
+    format.arguments_end = is_fenced ? "\n```<｜tool▁call▁end｜>" : "<｜tool▁call▁end｜>";
   } else if (has(source, "[TOOL_CALLS]")) {
     format.syntax = CallSyntax::mistral;
     format.begin = "[TOOL_CALLS]";
+    if (has(source, "[ARGS]")) format.name_end = "[ARGS]";
   } else if (has(source, "<tool_call>")) {
     format.syntax = has(source, "<function=") ? CallSyntax::xml : CallSyntax::json_marked;
     format.begin = "<tool_call>";

@@ -28,6 +28,11 @@ struct ToolFormat {
   // Of json_marked and xml: what begins and ends a call. Of the others, what begins one.
   std::string begin;
   std::string end;
+  // Where a call is a name and its arguments, not one JSON object: what stands before the name,
+  // between the two, and behind. name_end is empty elsewhere.
+  std::string name_begin;
+  std::string name_end;
+  std::string arguments_end;
   // Around reasoning; empty if the template knows none.
   std::string think_begin;
   std::string think_end;

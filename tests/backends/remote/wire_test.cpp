@@ -29,6 +29,8 @@ StepFrame make_step() {
   open.sampling.logit_bias = {{7, -100.0f}, {9, 1.5f}};
   open.sampling.logprobs = true;
   open.sampling.top_logprobs = 3;
+  open.sampling.grammar = {GrammarSpec::Kind::gbnf, std::string("root ::= \"a\0\"", 13), true};
+  open.answer_tokens = 1;
   open.end_ids = {1, 2};
   open.history = {5, 6, 7};
   step.plan.opens = {open};
@@ -64,6 +66,8 @@ TEST(Wire, AStepComesBackAsItWas) {
   EXPECT_EQ(open.sampling.logit_bias, step.plan.opens[0].sampling.logit_bias);
   EXPECT_EQ(open.sampling.temperature, 0.3f);
   EXPECT_EQ(open.sampling.penalty_last_n, 64);
+  EXPECT_EQ(open.sampling.grammar, step.plan.opens[0].sampling.grammar);
+  EXPECT_EQ(open.answer_tokens, 1U);
   EXPECT_EQ(open.end_ids, step.plan.opens[0].end_ids);
   EXPECT_EQ(open.history, step.plan.opens[0].history);
   EXPECT_EQ(plan.closes, step.plan.closes);
@@ -322,6 +326,7 @@ TEST(Wire, RequestsKeepWhatIsSetAndWhatIsNot) {
   request.seed = 5;
   request.stop = {"\n\n"};
   request.logit_bias = {{3, -1.0f}};
+  request.grammar = {GrammarSpec::Kind::json_schema, "{}", false};
   const auto back = from_proto(to_proto(request));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(std::get<ChatPrompt>(back.value().prompt)[0].content, "hi");
@@ -329,6 +334,13 @@ TEST(Wire, RequestsKeepWhatIsSetAndWhatIsNot) {
   EXPECT_FALSE(back.value().top_p.has_value());
   EXPECT_EQ(back.value().seed, 5u);
   EXPECT_EQ(back.value().logit_bias, request.logit_bias);
+  EXPECT_EQ(back.value().grammar, request.grammar);
+  v1::GenerateRequest message = to_proto(request);
+  message.mutable_grammar()->set_kind(9);
+  EXPECT_THAT(from_proto(message).status().message(), HasSubstr("kind 9"));
+  message.mutable_grammar()->set_kind(1);
+  message.mutable_grammar()->set_text(std::string(kGrammarBytesMax + 1, ' '));
+  EXPECT_THAT(from_proto(message).status().message(), HasSubstr("524289 bytes"));
   EXPECT_THAT(from_proto(v1::GenerateRequest()).status().message(), HasSubstr("no prompt"));
   request.stop = {""};
   EXPECT_FALSE(from_proto(to_proto(request)).ok());

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "runtime/text/answer/tool_constraint.h"
 #include "runtime/text/answer/tool_format.h"
+#include "runtime/text/answer/tools.h"
 #include "tests/support/parsed_answer.h"
 
 namespace strata {
@@ -187,13 +187,6 @@ TEST(ToolChoice, IsReadAndChecked) {
   EXPECT_THAT(answer_options(tools.value(), {}).parsed_parameters, ElementsAre("f.n"));
   EXPECT_FALSE(
       answer_options(tools.value(), {.kind = ToolChoice::Kind::none, .name = ""}).parse_calls);
-  const ToolConstraint constraint =
-      tool_constraint(tool_format_of("<tool_call>", true), tools.value(), one);
-  EXPECT_TRUE(constraint.from_start);
-  EXPECT_EQ(constraint.trigger, "<tool_call>");
-  EXPECT_EQ(constraint.call_schema,
-            R"({"type":"object","properties":{"name":{"const":"g"},"arguments":{"type":"object"}},)"
-            R"("required":["name","arguments"],"additionalProperties":false})");
 }
 
 }  // namespace

@@ -1,7 +1,4 @@
-// What a request's tools and tool_choice allow the model to write, as input for constrained
-// decoding: a schema for a call, and from where on it applies.
-//
-// The grammar itself is not made here; who has a grammar compiler hands the schema to it.
+// A request's tools and tool_choice, read and checked.
 //
 // Threads: free functions, any thread.
 #pragma once
@@ -12,7 +9,6 @@
 
 #include "runtime/base/status.h"
 #include "runtime/text/answer/answer_parser.h"
-#include "runtime/text/answer/tool_format.h"
 
 namespace strata {
 
@@ -34,22 +30,6 @@ struct ToolChoice {
 // no object, an unknown choice or a choice of a function that is not there.
 Result<std::vector<Tool>> parse_tools(std::string_view tools_json);
 Result<ToolChoice> parse_tool_choice(std::string_view choice_json, const std::vector<Tool>& tools);
-
-struct ToolConstraint {
-  // The answer has to be a call from its first token on (after reasoning, if there is some).
-  bool from_start = false;
-  // Else: where the model writes this, the rest up to `end` has to be a call. Empty: no constraint.
-  std::string trigger;
-  std::string end;
-  // JSON Schema of what stands between; empty where the family writes no JSON object for a call
-  // (then only the arguments are JSON, see argument_schemas).
-  std::string call_schema;
-  // The schema of each tool's arguments, in the order of the tools.
-  std::vector<std::string> argument_schemas;
-};
-
-ToolConstraint tool_constraint(const ToolFormat& format, const std::vector<Tool>& tools,
-                               const ToolChoice& choice);
 
 // The parser's options for such a request.
 AnswerOptions answer_options(const std::vector<Tool>& tools, const ToolChoice& choice);

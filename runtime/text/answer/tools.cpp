@@ -1,4 +1,4 @@
-#include "runtime/text/answer/tool_constraint.h"
+#include "runtime/text/answer/tools.h"
 
 #include <fmt/format.h>
 
@@ -38,35 +38,6 @@ Result<Tool> parse_tool(const Json& entry, size_t index) {
     tool.parameters = dump(function["parameters"]);
   }
   return tool;
-}
-
-// The key of the arguments in the family's JSON.
-std::string_view arguments_key(const ToolFormat& format) {
-  return format.begin == "<|python_tag|>" ? "parameters" : "arguments";
-}
-
-// {"name": NAME, "arguments": SCHEMA} for each tool.
-Json call_schema(const ToolFormat& format, const std::vector<Tool>& tools) {
-  Json any = Json::array();
-  const std::string key(arguments_key(format));
-  for (const Tool& tool : tools) {
-    Json parameters = Json::parse(tool.parameters, nullptr, false);
-    if (!parameters.is_object()) parameters = Json::object();
-    if (!parameters.contains("type")) parameters["type"] = "object";
-    Json properties = Json::object();
-    properties["name"] = {{"const", tool.name}};
-    properties[key] = std::move(parameters);
-    any.push_back({{"type", "object"},
-                   {"properties", std::move(properties)},
-                   {"required", {"name", key}},
-                   {"additionalProperties", false}});
-  }
-  return any.size() == 1 ? any[0] : Json{{"anyOf", any}};
-}
-
-bool writes_json_objects(const ToolFormat& format) {
-  return format.syntax == CallSyntax::json_bare || format.syntax == CallSyntax::json_marked ||
-         format.syntax == CallSyntax::mistral;
 }
 
 }  // namespace
@@ -115,22 +86,6 @@ Result<ToolChoice> parse_tool_choice(std::string_view choice_json, const std::ve
     return invalid_argument("tool_choice is \"required\", and there are no tools");
   }
   return result;
-}
-
-ToolConstraint tool_constraint(const ToolFormat& format, const std::vector<Tool>& tools,
-                               const ToolChoice& choice) {
-  ToolConstraint constraint;
-  if (tools.empty() || choice.kind == ToolChoice::Kind::none) return constraint;
-  std::vector<Tool> allowed;
-  for (const Tool& tool : tools) {
-    if (choice.kind != ToolChoice::Kind::one || tool.name == choice.name) allowed.push_back(tool);
-  }
-  constraint.from_start = choice.kind != ToolChoice::Kind::automatic;
-  constraint.trigger = format.begin;
-  constraint.end = format.end;
-  for (const Tool& tool : allowed) constraint.argument_schemas.push_back(tool.parameters);
-  if (writes_json_objects(format)) constraint.call_schema = dump(call_schema(format, allowed));
-  return constraint;
 }
 
 AnswerOptions answer_options(const std::vector<Tool>& tools, const ToolChoice& choice) {
