@@ -1,11 +1,15 @@
 #include "runtime/grammar/mask_cache.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace strata::grammar {
 namespace {
 
 constexpr size_t kBytesMax = size_t{64} << 20;
+
+// No run has no characters of all classes.
+constexpr FreeRuns::Run kUnknownRun{~ClassSet{0}, 0};
 
 uint64_t key_of(StateId state, uint32_t reg) { return (uint64_t{state} << 32) | reg; }
 
@@ -15,6 +19,7 @@ MaskCache::MaskCache(std::shared_ptr<StateSpace> space,
                      std::shared_ptr<const Vocabulary> vocabulary)
     : space_(std::move(space)),
       vocabulary_(std::move(vocabulary)),
+      free_runs_(space_->shared_pda(), vocabulary_->longest()),
       path_(size_t{vocabulary_->longest()} + 1),
       mask_(vocabulary_->size()) {}
 
@@ -60,8 +65,11 @@ MaskCache::LayerId MaskCache::top_layer(StateId state, uint32_t reg) {
     return known->second;
   }
   Layer layer;
-  walk(space_->alone(state, reg), 0, layer);
-  const LayerId id = add(std::move(layer));
+  const SituationId from = space_->alone(state, reg);
+  const FreeRuns::Run run = run_of(from);
+  const Vocabulary::Slice* slice = vocabulary_->slice_within(run.classes, run.characters);
+  (void)walk(from, 0, slice, layer);
+  const LayerId id = add(std::move(layer), slice);
   top_layers_.emplace(key_of(state, reg), id);
   return id;
 }
@@ -74,40 +82,88 @@ MaskCache::LayerId MaskCache::layer_below(LayerId above, StateId state, uint32_t
   Layer layer;
   const SituationId from = space_->closed(state, reg);
   for (const uint32_t node : layers_[above].ends) {
+    const size_t index = layer.ends.size();
     // What ends with the rule above ends this one too, if it may.
     if (space_->ends(from)) layer.ends.push_back(node);
-    walk(from, node, layer);
+    const size_t below = vocabulary_->tokens_from(node).size() - vocabulary_->tokens(node).size();
+    if (walk(from, node, nullptr, layer) == below) layer.ends.resize(index);
   }
-  const LayerId id = add(std::move(layer));
+  const LayerId id = add(std::move(layer), nullptr);
   layers_[above].below.emplace(key_of(state, reg), id);
   return id;
 }
 
-// All tokens below the node whose bytes from there on fit after `from`.
-void MaskCache::walk(SituationId from, uint32_t node, Layer& layer) {
+// All tokens below the node whose bytes from there on fit after `from`, but those of the slice, which
+// all fit. How many fit.
+size_t MaskCache::walk(SituationId from, uint32_t node, const Vocabulary::Slice* slice,
+                       Layer& layer) {
   const Vocabulary& vocabulary = *vocabulary_;
   const uint32_t base = vocabulary.depth(node);
   const uint32_t end = vocabulary.after(node);
-  path_[0] = from;
+  const uint8_t slice_bit = slice != nullptr ? slice->bit : 0;
+  size_t fit = 0;
+  path_[0] = {from, run_of(from)};
   for (uint32_t at = node + 1; at < end;) {
-    const uint32_t depth = vocabulary.depth(at) - base;
-    const SituationId next = space_->step_cached(path_[depth - 1], vocabulary.byte(at));
-    if (next == kDead) {
-      at = vocabulary.after(at);
+    const Vocabulary::Node& here = vocabulary.node(at);
+    if (!open_ends_.empty()) close_ends(at, fit, layer);
+    const uint32_t depth = here.depth - base;
+    const Place& place = path_[depth - 1];
+    if ((here.classes & ~place.run.classes) == 0 && here.characters <= place.run.characters) {
+      const std::span<const int32_t> tokens = vocabulary.tokens_from(at);
+      fit += tokens.size();
+      if ((here.slices & slice_bit) == 0) {
+        layer.tokens.insert(layer.tokens.end(), tokens.begin(), tokens.end());
+      }
+      at = here.after;
       continue;
     }
-    path_[depth] = next;
+    const SituationId next = space_->step_cached(place.situation, here.byte);
+    if (next == kDead) {
+      at = here.after;
+      continue;
+    }
     const std::span<const int32_t> tokens = vocabulary.tokens(at);
     layer.tokens.insert(layer.tokens.end(), tokens.begin(), tokens.end());
-    if (space_->ends(next)) layer.ends.push_back(at);
+    fit += tokens.size();
     ++at;
+    if (at == here.after) continue;
+    path_[depth] = {next, run_of(next)};
+    if (!space_->ends(next)) continue;
+    const size_t below = vocabulary.tokens_from(at - 1).size() - tokens.size();
+    open_ends_.push_back({layer.ends.size(), here.after, fit, below});
+    layer.ends.push_back(at - 1);
+  }
+  close_ends(end, fit, layer);
+  return fit;
+}
+
+// Where all tokens below an end fit, it does not matter, nor do those below it.
+void MaskCache::close_ends(uint32_t at, size_t fit, Layer& layer) {
+  for (; !open_ends_.empty() && open_ends_.back().after <= at; open_ends_.pop_back()) {
+    const OpenEnd& end = open_ends_.back();
+    if (fit - end.fit_before == end.below) layer.ends.resize(end.index);
   }
 }
 
+// The longest run of those that the configurations have: it does for all of them.
+FreeRuns::Run MaskCache::run_of(SituationId situation) {
+  if (situation >= runs_.size()) runs_.resize(situation + situation / 2 + 64, kUnknownRun);
+  FreeRuns::Run& best = runs_[situation];
+  if (best != kUnknownRun) return best;
+  best = {};
+  for (const Configuration& c : space_->configurations(situation)) {
+    const FreeRuns::Run run = free_runs_.of(c.state, c.reg, space_->registers());
+    const int more = std::popcount(run.classes) - std::popcount(best.classes);
+    if (more > 0 || (more == 0 && run.characters > best.characters)) best = run;
+  }
+  return best;
+}
+
 // Few tokens stay a list, many become bits.
-MaskCache::LayerId MaskCache::add(Layer layer) {
+MaskCache::LayerId MaskCache::add(Layer layer, const Vocabulary::Slice* slice) {
   const size_t words = mask_.words().size();
-  if (layer.tokens.size() > words) {
+  if (slice != nullptr || layer.tokens.size() > words) {
+    if (slice != nullptr) layer.bits = slice->bits;
     layer.bits.resize(words);
     for (const int32_t token : layer.tokens) {
       layer.bits[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);

@@ -13,6 +13,11 @@
 // free text is the same state in every schema's members, so its large layer is walked once; what
 // changes from member to member is the small layer of ends.
 //
+// A walk passes over what must fit or need not be known: below a node whose characters the state
+// takes in any order (free_runs.h) all tokens fit, and a rule's end is of no interest where all
+// tokens that go on from there fit anyway. What most states of a string share, the tokens of plain
+// text, is kept as bits by the vocabulary.
+//
 // The idea of context-independent tokens: Dong et al., "XGrammar", 2024 (arXiv:2411.15100); of the
 // walk over a tree of tokens: llguidance, https://github.com/guidance-ai/llguidance (docs).
 //
@@ -24,6 +29,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/grammar/free_runs.h"
 #include "runtime/grammar/matcher.h"
 #include "runtime/grammar/state_space.h"
 #include "runtime/grammar/vocabulary.h"
@@ -46,14 +52,29 @@ class MaskCache {
   struct Layer {
     std::vector<int32_t> tokens;  // that fit here, if they are few
     std::vector<uint64_t> bits;   // else
-    std::vector<uint32_t> ends;   // nodes of the vocabulary where this frame may end
+    // Nodes of the vocabulary where this frame may end, with tokens below that may not fit here.
+    std::vector<uint32_t> ends;
     std::unordered_map<uint64_t, LayerId> below;  // by state and register
+  };
+  // A node that the walk stands below.
+  struct Place {
+    SituationId situation = kDead;
+    FreeRuns::Run run;
+  };
+  // A node where the frame may end, whose tokens below are not all looked at yet.
+  struct OpenEnd {
+    size_t index;  // in the layer's
+    uint32_t after;
+    size_t fit_before;  // tokens that fitted before those below it
+    size_t below;
   };
 
   LayerId top_layer(StateId state, uint32_t reg);
   LayerId layer_below(LayerId above, StateId state, uint32_t reg);
-  void walk(SituationId from, uint32_t node, Layer& layer);
-  LayerId add(Layer layer);
+  size_t walk(SituationId from, uint32_t node, const Vocabulary::Slice* slice, Layer& layer);
+  void close_ends(uint32_t at, size_t fit, Layer& layer);
+  FreeRuns::Run run_of(SituationId situation);
+  LayerId add(Layer layer, const Vocabulary::Slice* slice);
 
   std::shared_ptr<StateSpace> space_;
   std::shared_ptr<const Vocabulary> vocabulary_;
@@ -61,7 +82,10 @@ class MaskCache {
   std::unordered_map<uint64_t, LayerId> top_layers_;
   size_t bytes_ = 0;  // of all layers, about
 
-  std::vector<SituationId> path_;  // of the walk: the situation at each depth
+  FreeRuns free_runs_;
+  std::vector<FreeRuns::Run> runs_;  // by situation; kUnknownRun where not yet looked at
+  std::vector<Place> path_;          // of the walk, by depth
+  std::vector<OpenEnd> open_ends_;   // of the walk, each below the one before
   std::vector<LayerId> wanted_;    // the layers of the mask under way, ascending
   std::vector<LayerId> shown_;     // those of mask_
   TokenMask mask_;
