@@ -7,7 +7,7 @@ namespace strata::grammar {
 namespace {
 
 // ASCII takes classes 0 to 42.
-constexpr std::array<uint8_t, 128> kAsciiClasses = [] {
+constexpr std::array<uint8_t, 128> kAsciiNumbers = [] {
   std::array<uint8_t, 128> classes{};
   uint8_t sign = 11;
   for (uint8_t c = 0; c < 128; ++c) {
@@ -40,7 +40,7 @@ constexpr std::array<uint8_t, 128> kAsciiClasses = [] {
   }
   return classes;
 }();
-static_assert(kAsciiClasses['~'] == 42);
+static_assert(uint64_t{1} << kAsciiNumbers['~'] == (kAsciiClasses + 1) / 2);
 
 struct ClassedRange {
   CodeRange codes;
@@ -108,7 +108,7 @@ void add_sequences(uint32_t first, uint32_t last, uint32_t levels, uint32_t mark
 }  // namespace
 
 ClassSet class_of(uint32_t code) {
-  if (code < 128) return uint64_t{1} << kAsciiClasses[code];
+  if (code < 128) return uint64_t{1} << kAsciiNumbers[code];
   const auto* const range =
       std::lower_bound(std::begin(kWide), std::end(kWide), code,
                        [](const ClassedRange& r, uint32_t value) { return r.codes.last < value; });

@@ -20,6 +20,10 @@ using ClassSet = uint64_t;  // bit i: class i
 // Bytes that are no character (RFC 3629). No state takes these whatever their order.
 inline constexpr ClassSet kBrokenClass = uint64_t{1} << 63;
 
+inline constexpr ClassSet kAsciiClasses = (uint64_t{1} << 43) - 1;
+// All others.
+inline constexpr ClassSet kWideClasses = ~kAsciiClasses;
+
 // The class of a code point, as a set of one.
 ClassSet class_of(uint32_t code);
 

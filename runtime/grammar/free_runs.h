@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/grammar/char_class.h"
@@ -27,6 +26,8 @@ class FreeRuns {
   struct Run {
     ClassSet classes = 0;     // 0: nothing is known
     uint32_t characters = 0;  // this many of the classes' at least, in any order
+    // After these none of the classes' can come, and the rule cannot have ended before.
+    bool is_exact = false;
     bool operator==(const Run&) const = default;
   };
 
@@ -35,6 +36,8 @@ class FreeRuns {
 
   // With a register of that state in `registers`, a table of the same Pda.
   Run of(StateId state, uint32_t reg, Registers& registers);
+  // Classes of all characters that can begin here; more, where that is not clear.
+  ClassSet possible(StateId state, uint32_t reg, Registers& registers) const;
 
  private:
   // What one character does.
@@ -46,12 +49,24 @@ class FreeRuns {
     ClassSet classes = 0;  // all of whose characters are taken
     std::vector<Target> targets;
     OpId count = kNoOp;         // a counter that a character may raise by one
+    bool all_count = true;      // each of them does
     std::vector<OpId> guards;   // tested within a character
   };
   struct Known {
     Run run;  // if the counter has room and no guard refuses
+    bool ends_with_counter = false;  // exactly
     OpId count = kNoOp;
     std::vector<OpId> guards;
+  };
+
+  struct Reached {
+    StateId state = 0;
+    uint32_t distance = 0;  // in characters
+  };
+  struct Exploration {
+    Known known;
+    std::vector<Reached> reached;  // ascending distances
+    bool was_cut = false;          // there is more than was looked at
   };
 
   const Steps& steps(StateId state);
@@ -61,12 +76,18 @@ class FreeRuns {
   bool reaches(StateId target, ClassSet set, Steps& steps) const;
   bool allows_op(const Pda::Edge& edge, Steps& steps) const;
   ClassSet lasting(StateId state);
-  Known explore(StateId state);
+  void find_run(StateId state);
+  bool goes_one_way(StateId state, ClassSet classes);
+  Exploration explore(StateId state, ClassSet classes, size_t states_max);
 
   const std::shared_ptr<const Pda> pda_;
   const uint32_t characters_max_;
-  std::unordered_map<StateId, Steps> steps_;
-  std::unordered_map<StateId, Known> known_;
+  // By state; nullptr where not yet looked at.
+  std::vector<std::unique_ptr<Steps>> steps_;
+  std::vector<std::unique_ptr<Known>> known_;
+  std::vector<uint32_t> marks_;  // of the exploration under way
+  uint32_t round_ = 0;
+  bool may_explore_far_ = true;
 };
 
 }  // namespace strata::grammar

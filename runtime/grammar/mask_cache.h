@@ -49,31 +49,39 @@ class MaskCache {
 
  private:
   using LayerId = uint32_t;
+  // A node of the vocabulary where a frame may end, with tokens below that may not fit there.
+  struct End {
+    uint32_t node = 0;
+    uint32_t characters = 0;  // from the root
+  };
   struct Layer {
     std::vector<int32_t> tokens;  // that fit here, if they are few
     std::vector<uint64_t> bits;   // else
-    // Nodes of the vocabulary where this frame may end, with tokens below that may not fit here.
-    std::vector<uint32_t> ends;
+    std::vector<End> ends;
     std::unordered_map<uint64_t, LayerId> below;  // by state and register
   };
-  // A node that the walk stands below.
+  // What is known of a situation before a byte is tried.
+  struct Outlook {
+    FreeRuns::Run run;
+    ClassSet possible = 0;  // no characters but these may come next
+  };
+  // Where a walk stands: below some node.
   struct Place {
     SituationId situation = kDead;
     FreeRuns::Run run;
-  };
-  // A node where the frame may end, whose tokens below are not all looked at yet.
-  struct OpenEnd {
-    size_t index;  // in the layer's
-    uint32_t after;
-    size_t fit_before;  // tokens that fitted before those below it
-    size_t below;
+    uint32_t next = 0;        // child to look at; 0: none is left
+    uint32_t characters = 0;  // from the root
+    // If the frame may end at the node: where in the layer that stands, and what had fitted before.
+    bool may_end = false;
+    size_t end_index = 0;
+    size_t fit_before = 0;
+    size_t below = 0;  // tokens
   };
 
   LayerId top_layer(StateId state, uint32_t reg);
   LayerId layer_below(LayerId above, StateId state, uint32_t reg);
-  size_t walk(SituationId from, uint32_t node, const Vocabulary::Slice* slice, Layer& layer);
-  void close_ends(uint32_t at, size_t fit, Layer& layer);
-  FreeRuns::Run run_of(SituationId situation);
+  size_t walk(SituationId from, End below, const Vocabulary::Slice* slice, Layer& layer);
+  const Outlook& outlook(SituationId situation);
   LayerId add(Layer layer, const Vocabulary::Slice* slice);
 
   std::shared_ptr<StateSpace> space_;
@@ -83,9 +91,8 @@ class MaskCache {
   size_t bytes_ = 0;  // of all layers, about
 
   FreeRuns free_runs_;
-  std::vector<FreeRuns::Run> runs_;  // by situation; kUnknownRun where not yet looked at
-  std::vector<Place> path_;          // of the walk, by depth
-  std::vector<OpenEnd> open_ends_;   // of the walk, each below the one before
+  std::vector<Outlook> outlooks_;  // by situation; kUnknown where not yet looked at
+  std::vector<Place> path_;        // of the walk, by depth
   std::vector<LayerId> wanted_;    // the layers of the mask under way, ascending
   std::vector<LayerId> shown_;     // those of mask_
   TokenMask mask_;

@@ -16,10 +16,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/grammar/number_index.h"
 #include "runtime/grammar/pda.h"
 #include "runtime/grammar/registers.h"
 
@@ -59,7 +59,10 @@ class StateSpace {
   // kDead if the byte cannot come; with a reason in failure() if a bound was hit.
   SituationId step(SituationId from, uint8_t byte);
   // The same, remembered: for walks that come by again and again.
-  SituationId step_cached(SituationId from, uint8_t byte);
+  SituationId step_cached(SituationId from, uint8_t byte) {
+    const SituationId* const next = situations_[from].next.get();
+    return next != nullptr && next[byte] != kUnknown ? next[byte] : step_and_keep(from, byte);
+  }
 
   // The rule at the bottom of the stack may end here: the text is complete.
   bool ends(SituationId id) const { return situations_[id].ends; }
@@ -92,6 +95,9 @@ class StateSpace {
     std::unique_ptr<SituationId[]> next;  // {256}, kUnknown where not yet looked at
   };
 
+  static constexpr SituationId kUnknown = 0xFFFFFFFF;
+
+  SituationId step_and_keep(SituationId from, uint8_t byte);
   void begin();
   void visit(const Configuration& configuration);
   SituationId close();
@@ -101,12 +107,16 @@ class StateSpace {
   std::shared_ptr<const Pda> pda_;
   Registers registers_;
   std::vector<Node> nodes_;
-  std::unordered_multimap<uint64_t, NodeId> node_numbers_;
+  NumberIndex node_numbers_;
   std::vector<Configuration> configurations_;
   std::vector<Situation> situations_;
-  std::unordered_multimap<uint64_t, SituationId> situation_numbers_;
+  NumberIndex situation_numbers_;
   size_t tables_ = 0;
   Status failure_;
+
+  // Of the last step: bytes around the one it read that do the same.
+  uint8_t same_first_ = 0;
+  uint8_t same_last_ = 0;
 
   // Of the closure under way.
   std::vector<Configuration> work_;     // visited; the first done_ of them are dealt with

@@ -34,67 +34,118 @@ ClassedCharacter character_at(std::string_view text, size_t at) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(std::vector<std::string> texts) : texts_(std::move(texts)) {
-  std::vector<int32_t> order;
-  for (int32_t id = 0; id < size(); ++id) {
-    const std::string& text = texts_[static_cast<size_t>(id)];
-    if (text.empty() || text.size() > kTextBytesMax) continue;
-    order.push_back(id);
-    longest_ = std::max(longest_, static_cast<uint32_t>(text.size()));
-    if (text[0] == ' ') with_first_space_.push_back(id);
-  }
-  std::stable_sort(order.begin(), order.end(), [this](int32_t a, int32_t b) {
-    return texts_[static_cast<size_t>(a)] < texts_[static_cast<size_t>(b)];
-  });
-  nodes_.emplace_back();
-  std::vector<uint32_t> path = {0};  // the nodes of the text before
-  std::string_view before;
-  const auto close_down_to = [&](size_t depth) {
-    for (; path.size() > depth + 1; path.pop_back()) {
-      nodes_[path.back()].after = static_cast<uint32_t>(nodes_.size());
-    }
+// The tree in preorder, as texts that are sorted make it.
+struct Vocabulary::Draft {
+  struct Entry {
+    ClassSet classes = kBrokenClass;
+    uint32_t after = 0;  // the first entry that is not below this one
+    uint32_t first_token = 0;
+    uint32_t characters = 0;
+    uint8_t byte = 0;
   };
-  for (const int32_t id : order) {
-    const std::string_view text = texts_[static_cast<size_t>(id)];
-    const auto common = std::mismatch(before.begin(), before.end(), text.begin(), text.end());
-    const auto shared = static_cast<size_t>(common.first - before.begin());
-    close_down_to(shared);
-    for (size_t depth = shared; depth < text.size(); ++depth) {
-      path.push_back(static_cast<uint32_t>(nodes_.size()));
-      Node& node = nodes_.emplace_back();
-      node.first_token = static_cast<uint32_t>(token_ids_.size());
-      node.depth = static_cast<uint16_t>(depth + 1);
-      node.byte = static_cast<uint8_t>(text[depth]);
+  std::vector<Entry> entries = std::vector<Entry>(1);
+  std::vector<uint32_t> path = {0};  // of the last text
+
+  void close_down_to(size_t depth) {
+    for (; path.size() > depth + 1; path.pop_back()) {
+      entries[path.back()].after = static_cast<uint32_t>(entries.size());
     }
-    token_ids_.push_back(id);
-    add_classes(text, path);
-    before = text;
   }
-  close_down_to(0);
-  nodes_[0].after = static_cast<uint32_t>(nodes_.size());
-  nodes_.emplace_back().first_token = static_cast<uint32_t>(token_ids_.size());
-  build_slices();
+  void add(std::string_view text, size_t shared, uint32_t token);
+  void add_classes(std::string_view text);
+};
+
+// `shared` bytes of the text are those of the last one.
+void Vocabulary::Draft::add(std::string_view text, size_t shared, uint32_t token) {
+  close_down_to(shared);
+  for (size_t depth = shared; depth < text.size(); ++depth) {
+    path.push_back(static_cast<uint32_t>(entries.size()));
+    Entry& entry = entries.emplace_back();
+    entry.first_token = token;
+    entry.byte = static_cast<uint8_t>(text[depth]);
+  }
+  add_classes(text);
 }
 
-// Tells the nodes of a text's characters what stands from there on.
-void Vocabulary::add_classes(std::string_view text, std::span<const uint32_t> path) {
-  ClassSet below[kTextBytesMax];
-  size_t begins[kTextBytesMax];
-  size_t count = 0;
-  for (size_t at = 0; at < text.size(); ++count) {
+// Tells the first bytes of the last text's characters what stands from there on.
+void Vocabulary::Draft::add_classes(std::string_view text) {
+  std::vector<std::pair<size_t, ClassSet>> characters;
+  for (size_t at = 0; at < text.size();) {
     const ClassedCharacter next = character_at(text, at);
-    begins[count] = at;
-    below[count] = next.set;
+    characters.emplace_back(at, next.set);
     at += next.bytes;
   }
   ClassSet set = 0;
-  for (size_t i = count; i-- > 0;) {
-    set |= below[i];
-    Node& node = nodes_[path[begins[i] + 1]];
-    // The first text through a node is the one that made it.
-    if (node.characters == 0) node.classes = 0;
-    node.classes |= set;
-    node.characters = std::max(node.characters, static_cast<uint16_t>(count - i));
+  for (size_t i = characters.size(); i-- > 0;) {
+    set |= characters[i].second;
+    Entry& entry = entries[path[characters[i].first + 1]];
+    if (entry.characters == 0) entry.classes = 0;  // the text that made it
+    entry.classes |= set;
+    entry.characters = std::max(entry.characters, static_cast<uint32_t>(characters.size() - i));
+  }
+}
+
+Vocabulary::Vocabulary(std::vector<std::string> texts) : texts_(std::move(texts)) {
+  for (int32_t id = 0; id < size(); ++id) {
+    const std::string& text = texts_[static_cast<size_t>(id)];
+    if (text.empty() || text.size() > kTextBytesMax) continue;
+    token_ids_.push_back(id);
+    longest_ = std::max(longest_, static_cast<uint32_t>(text.size()));
+    if (text[0] == ' ') with_first_space_.push_back(id);
+  }
+  std::stable_sort(token_ids_.begin(), token_ids_.end(), [this](int32_t a, int32_t b) {
+    return texts_[static_cast<size_t>(a)] < texts_[static_cast<size_t>(b)];
+  });
+  Draft draft;
+  std::string_view before;
+  for (size_t i = 0; i < token_ids_.size(); ++i) {
+    const std::string_view text = texts_[static_cast<size_t>(token_ids_[i])];
+    const auto common = std::mismatch(before.begin(), before.end(), text.begin(), text.end());
+    draft.add(text, static_cast<size_t>(common.first - before.begin()), static_cast<uint32_t>(i));
+    before = text;
+  }
+  draft.close_down_to(0);
+  draft.entries[0].after = static_cast<uint32_t>(draft.entries.size());
+  lay_out(draft);
+  build_slices();
+}
+
+void Vocabulary::lay_out(const Draft& draft) {
+  struct Place {
+    uint32_t entry;
+    uint32_t node;
+  };
+  nodes_.resize(1);
+  nodes_[0].token_end = static_cast<uint32_t>(token_ids_.size());
+  nodes_[0].is_last = 1;
+  std::vector<Place> work = {{0, 0}};
+  while (!work.empty()) {
+    const Place parent = work.back();
+    work.pop_back();
+    const uint32_t end = draft.entries[parent.entry].after;
+    const auto first = static_cast<uint32_t>(nodes_.size());
+    const size_t first_work = work.size();
+    for (uint32_t at = parent.entry + 1; at < end; at = draft.entries[at].after) {
+      const Draft::Entry& entry = draft.entries[at];
+      const bool is_last = entry.after == end;
+      work.push_back({at, static_cast<uint32_t>(nodes_.size())});
+      Node& node = nodes_.emplace_back();
+      constexpr uint32_t kCharactersMax = 255;
+      node.classes = entry.characters > kCharactersMax ? kBrokenClass : entry.classes;
+      node.characters = static_cast<uint8_t>(std::min(entry.characters, kCharactersMax));
+      node.first_token = entry.first_token;
+      node.token_end =
+          is_last ? nodes_[parent.node].token_end : draft.entries[entry.after].first_token;
+      node.byte = entry.byte;
+      node.is_last = is_last ? 1 : 0;
+    }
+    Node& above = nodes_[parent.node];
+    const bool has_children = nodes_.size() > first;
+    if (has_children) above.first_child = first;
+    const uint32_t own_end = has_children ? nodes_[first].first_token : above.token_end;
+    above.own_tokens = std::min<uint32_t>(own_end - above.first_token, kManyTokens) & 0x7F;
+    // The first child's own children come next.
+    std::reverse(work.begin() + static_cast<std::ptrdiff_t>(first_work), work.end());
   }
 }
 
@@ -129,6 +180,7 @@ void Vocabulary::build_slices() {
       classes |= next.set;
       at += next.bytes;
     }
+    token_characters_.push_back(static_cast<uint16_t>(characters));
     for (size_t i = 0; i < slices_.size(); ++i) {
       Slice& slice = slices_[i];
       const bool within = (classes & ~slice.classes) == 0 && characters <= slice.characters;
@@ -138,11 +190,9 @@ void Vocabulary::build_slices() {
       ++slice.count;
     }
   }
-  for (uint32_t at = 0; at < node_count(); ++at) {
-    Node& node = nodes_[at];
-    const uint32_t end = nodes_[node.after].first_token;
+  for (Node& node : nodes_) {
     for (size_t i = 0; i < slices_.size(); ++i) {
-      if (lacking[i][node.first_token] == lacking[i][end]) node.slices |= slices_[i].bit;
+      if (lacking[i][node.first_token] == lacking[i][node.token_end]) node.slices |= slices_[i].bit;
     }
   }
 }
