@@ -88,7 +88,9 @@ Result<Constraint> GrammarCache::start(const GrammarSpec& spec) {
     masks = std::make_shared<MaskCache>(std::make_shared<StateSpace>(masks->space()->shared_pda()),
                                         vocabulary_);
   }
-  return Constraint(masks, spec.drops_first_space);
+  Constraint constraint(masks, spec.drops_first_space);
+  if (!constraint.failure().ok()) return constraint.failure();
+  return constraint;
 }
 
 }  // namespace strata::grammar

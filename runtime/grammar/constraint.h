@@ -62,7 +62,7 @@ class GrammarCache {
   // Keeps the last `grammars_max` grammars that were used.
   explicit GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t grammars_max = 16);
 
-  // Errors: those of compile_grammar().
+  // Errors: those of compile_grammar(); RESOURCE_EXHAUSTED for one too ambiguous to begin.
   Result<Constraint> start(const GrammarSpec& spec);
 
  private:

@@ -234,7 +234,7 @@ class GbnfParser {
   Result<CodeSet> parse_class() {
     ++at_;
     const bool negated = skip("^");
-    CodeSet set;
+    std::vector<CodeRange> ranges;
     while (peek() != ']') {
       if (at_ >= text_.size()) return fail("a class '[' without its ']'");
       const uint32_t first = TRY(parse_letter());
@@ -245,9 +245,10 @@ class GbnfParser {
         last = TRY(parse_letter());
       }
       if (first > last) return fail("a range in a class that goes backwards");
-      set.add(first, last);
+      ranges.push_back({first, last});
     }
     ++at_;
+    const CodeSet set(std::move(ranges));
     return negated ? set.complement() : set;
   }
 

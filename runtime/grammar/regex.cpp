@@ -17,7 +17,8 @@ constexpr uint32_t kRepeatMax = 100000;
 
 class RegexParser {
  public:
-  RegexParser(std::u32string text, ExprPool& pool) : text_(std::move(text)), pool_(pool) {}
+  RegexParser(std::u32string text, ExprPool& pool, Budget& budget)
+      : text_(std::move(text)), pool_(pool), budget_(budget) {}
 
   Result<ExprId> parse() {
     open_.emplace_back();
@@ -195,7 +196,7 @@ class RegexParser {
   Result<CodeSet> parse_class() {
     ++at_;
     const bool negated = skip(U"^");
-    CodeSet set;
+    std::vector<CodeRange> ranges;
     if (peek() == U']') return fail("an empty class: write \\] for the bracket itself");
     while (peek() != U']') {
       if (!more()) return fail("a class '[' without its ']'");
@@ -205,7 +206,7 @@ class RegexParser {
       const CodeSet first = TRY(parse_class_member());
       const bool is_range = peek() == U'-' && at_ + 1 < text_.size() && peek(1) != U']';
       if (!is_range) {
-        set.add(first);
+        ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
         continue;
       }
       ++at_;
@@ -216,9 +217,10 @@ class RegexParser {
       if (!single(first) || !single(last) || first.ranges()[0].first > last.ranges()[0].first) {
         return fail("a range in a class that does not go from a letter to a later one");
       }
-      set.add(first.ranges()[0].first, last.ranges()[0].first);
+      ranges.push_back({first.ranges()[0].first, last.ranges()[0].first});
     }
     ++at_;
+    const CodeSet set(std::move(ranges));
     return negated ? set.complement() : set;
   }
 
@@ -292,8 +294,13 @@ class RegexParser {
       if (name.starts_with(prefix)) name.erase(0, prefix.size());
     }
     if (name == "Letter") name = "L";
-    Result<CodeSet> set = category_codes(name);
-    if (!set.ok()) return fail(set.status().message());
+    const CodeSet* const set = category_codes(name);
+    if (set == nullptr) {
+      return fail(fmt::format(
+          "\\p{{{}}} is no general category of Unicode: one or two letters, such as \\p{{Lu}}",
+          printable(name)));
+    }
+    TRY(budget_.spend(set->ranges().size()));
     return negated ? set->complement() : *set;
   }
 
@@ -340,13 +347,14 @@ class RegexParser {
 
   const std::u32string text_;
   ExprPool& pool_;
+  Budget& budget_;
   size_t at_ = 0;
   std::vector<Group> open_;
 };
 
 }  // namespace
 
-Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool) {
+Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool, Budget& budget) {
   if (!is_utf8(pattern)) return invalid_argument("regular expression: not UTF-8");
   std::u32string text;
   for (size_t offset = 0; offset < pattern.size();) {
@@ -354,12 +362,13 @@ Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool) {
     text.push_back(next.code_point);
     offset += next.length;
   }
-  return RegexParser(std::move(text), pool).parse();
+  TRY(budget.spend(text.size()));
+  return RegexParser(std::move(text), pool, budget).parse();
 }
 
 Result<CharDfa> regex_dfa(std::string_view pattern, bool search, Budget& budget) {
   ExprPool pool;
-  const ExprId root = TRY(parse_regex(pattern, pool));
+  const ExprId root = TRY(parse_regex(pattern, pool, budget));
   return compile(pool, root, search, budget).with_context("regular expression");
 }
 

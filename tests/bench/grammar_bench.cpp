@@ -119,6 +119,7 @@ class Bench {
       }
     }
     if (options_.each) {
+      print(name + ", compile", {compile_us_.back()}, 0, "");
       print(name + ", cold", cold.mask_us, cold.worst_us, cold.before_worst);
       print(name + ", warm", warm.mask_us, warm.worst_us, "");
     }
