@@ -59,18 +59,18 @@ constexpr uint32_t kHangul = 51;
 
 // All code points beyond ASCII. The scripts hold letters only (\p{L}).
 constexpr ClassedRange kWide[] = {
-    {{0x80, 0xBF}, kTwoBytes},         {{0xC0, 0xD6}, kLatin},
-    {{0xD7, 0xD7}, kTwoBytes},         {{0xD8, 0xF6}, kLatin},
-    {{0xF7, 0xF7}, kTwoBytes},         {{0xF8, 0x24F}, kLatin},
-    {{0x250, 0x3FF}, kTwoBytes},       {{0x400, 0x481}, kCyrillic},
-    {{0x482, 0x48F}, kTwoBytes},       {{0x490, 0x52F}, kCyrillic},
-    {{0x530, 0x7FF}, kTwoBytes},       {{0x800, 0x2027}, kThreeBytes},
-    {{0x2028, 0x2029}, kLineEnds},     {{0x202A, 0x3040}, kThreeBytes},
-    {{0x3041, 0x3096}, kKana},         {{0x3097, 0x30A0}, kThreeBytes},
-    {{0x30A1, 0x30FA}, kKana},         {{0x30FB, 0x4DFF}, kThreeBytes},
-    {{0x4E00, 0x9FEF}, kIdeographs},   {{0x9FF0, 0xABFF}, kThreeBytes},
-    {{0xAC00, 0xD7A3}, kHangul},       {{0xD7A4, 0xD7FF}, kThreeBytes},
-    {{0xE000, 0xFFFF}, kThreeBytes},   {{0x10000, kCodeMax}, kFourBytes},
+    {{0x80, 0xBF}, kTwoBytes},       {{0xC0, 0xD6}, kLatin},
+    {{0xD7, 0xD7}, kTwoBytes},       {{0xD8, 0xF6}, kLatin},
+    {{0xF7, 0xF7}, kTwoBytes},       {{0xF8, 0x24F}, kLatin},
+    {{0x250, 0x3FF}, kTwoBytes},     {{0x400, 0x481}, kCyrillic},
+    {{0x482, 0x48F}, kTwoBytes},     {{0x490, 0x52F}, kCyrillic},
+    {{0x530, 0x7FF}, kTwoBytes},     {{0x800, 0x2027}, kThreeBytes},
+    {{0x2028, 0x2029}, kLineEnds},   {{0x202A, 0x3040}, kThreeBytes},
+    {{0x3041, 0x3096}, kKana},       {{0x3097, 0x30A0}, kThreeBytes},
+    {{0x30A1, 0x30FA}, kKana},       {{0x30FB, 0x4DFF}, kThreeBytes},
+    {{0x4E00, 0x9FEF}, kIdeographs}, {{0x9FF0, 0xABFF}, kThreeBytes},
+    {{0xAC00, 0xD7A3}, kHangul},     {{0xD7A4, 0xD7FF}, kThreeBytes},
+    {{0xE000, 0xFFFF}, kThreeBytes}, {{0x10000, kCodeMax}, kFourBytes},
 };
 
 uint8_t continuation(uint32_t code, uint32_t level) {

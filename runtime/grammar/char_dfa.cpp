@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <unordered_map>
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/unicode.h"
@@ -90,6 +91,17 @@ std::vector<uint32_t> trim(CharDfa& dfa) {
 
 // What tells a state from another one, given the classes found so far: label, then edges by class.
 using Signature = std::vector<uint32_t>;
+
+struct SignatureHash {
+  size_t operator()(const Signature& signature) const {
+    uint64_t hash = signature.size();
+    for (const uint32_t value : signature) {
+      hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
 
 Signature signature_of(const CharDfa::State& state, const std::vector<uint32_t>& classes) {
   Signature signature = {state.label};
@@ -204,7 +216,8 @@ void minimise(CharDfa& dfa) {
   if (count < 2) return;
   size_t class_count = 0;  // not numbered from 0 yet
   for (size_t work = 0; work < kRefinementWorkMax; work += count * 8) {
-    std::map<Signature, uint32_t> found;
+    std::unordered_map<Signature, uint32_t, SignatureHash> found;
+    found.reserve(count);
     std::vector<uint32_t> next(count);
     for (size_t s = 0; s < count; ++s) {
       // States that differed once stay apart: the old class is part of what is compared.

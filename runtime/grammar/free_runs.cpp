@@ -182,9 +182,8 @@ const FreeRuns::Steps& FreeRuns::steps(StateId id) {
   look_at_ascii(state, steps);
   for (const WideClass& wide : wide_classes()) {
     const bool all = std::all_of(
-        wide.sequences.begin(), wide.sequences.end(), [&](const ByteSequence& sequence) {
-          return takes(state, sequence, 0, wide.set, steps);
-        });
+        wide.sequences.begin(), wide.sequences.end(),
+        [&](const ByteSequence& sequence) { return takes(state, sequence, 0, wide.set, steps); });
     if (all) steps.classes |= wide.set;
   }
   return steps;

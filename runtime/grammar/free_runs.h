@@ -48,12 +48,12 @@ class FreeRuns {
     };
     ClassSet classes = 0;  // all of whose characters are taken
     std::vector<Target> targets;
-    OpId count = kNoOp;         // a counter that a character may raise by one
-    bool all_count = true;      // each of them does
-    std::vector<OpId> guards;   // tested within a character
+    OpId count = kNoOp;        // a counter that a character may raise by one
+    bool all_count = true;     // each of them does
+    std::vector<OpId> guards;  // tested within a character
   };
   struct Known {
-    Run run;  // if the counter has room and no guard refuses
+    Run run;                         // if the counter has room and no guard refuses
     bool ends_with_counter = false;  // exactly
     OpId count = kNoOp;
     std::vector<OpId> guards;

@@ -61,8 +61,8 @@ class JsonBuilder {
         std::adjacent_find(places.begin(), places.end(),
                            [&keys](uint32_t a, uint32_t b) { return keys[a] == keys[b]; });
     if (twice == places.end()) return true;
-    return fail(fmt::format("{}: the name '{}' comes twice", document.path(id),
-                            printable(keys[*twice])));
+    return fail(
+        fmt::format("{}: the name '{}' comes twice", document.path(id), printable(keys[*twice])));
   }
   bool end_array() {
     open_.pop_back();

@@ -98,8 +98,7 @@ MaskCache::LayerId MaskCache::layer_below(LayerId above, StateId state, uint32_t
 
 // All tokens below a node whose bytes from there on fit after `from`, but those of the slice, which
 // all fit. How many fit.
-size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* slice,
-                       Layer& layer) {
+size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* slice, Layer& layer) {
   const Vocabulary& vocabulary = *vocabulary_;
   const uint8_t slice_bit = slice != nullptr ? slice->bit : 0;
   size_t fit = 0;
@@ -111,7 +110,8 @@ size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* sli
     Place& place = path_[depth];
     if (place.next == 0) {
       // Where all tokens below an end fit, it does not matter, nor do those further below.
-      if (place.may_end && fit - place.fit_before == place.below) layer.ends.resize(place.end_index);
+      if (place.may_end && fit - place.fit_before == place.below)
+        layer.ends.resize(place.end_index);
       if (depth-- == 0) return fit;
       continue;
     }
@@ -192,8 +192,8 @@ MaskCache::LayerId MaskCache::add(Layer layer, const Vocabulary::Slice* slice) {
   }
   layer.tokens.shrink_to_fit();
   layer.ends.shrink_to_fit();
-  bytes_ +=
-      sizeof(Layer) + 64 + layer.tokens.size() * 4 + layer.bits.size() * 8 + layer.ends.size() * sizeof(End);
+  bytes_ += sizeof(Layer) + 64 + layer.tokens.size() * 4 + layer.bits.size() * 8 +
+            layer.ends.size() * sizeof(End);
   layers_.push_back(std::move(layer));
   return static_cast<LayerId>(layers_.size() - 1);
 }

@@ -17,7 +17,10 @@ namespace {
 class Beginnings {
  public:
   explicit Beginnings(const Pda& pda)
-      : pda_(pda), first_calls_(pda.rules.size()), nullable_(pda.rules.size()), waiting_(pda.rules.size()) {
+      : pda_(pda),
+        first_calls_(pda.rules.size()),
+        nullable_(pda.rules.size()),
+        waiting_(pda.rules.size()) {
     for (RuleId rule = 0; rule < pda.rules.size(); ++rule) reach(rule, pda.rules[rule]);
     while (!work_.empty()) {
       const auto [rule, id] = work_.back();

@@ -168,8 +168,8 @@ Status AlternativeBuilder::add_strings(ValueDef& def) {
       where = place(condition, "length");
     }
     if (keywords->pattern) {
-      sets.push_back(TRY(
-          values_.pattern_texts(*keywords->pattern).with_context(place(condition, "pattern"))));
+      sets.push_back(
+          TRY(values_.pattern_texts(*keywords->pattern).with_context(place(condition, "pattern"))));
     }
     if (keywords->format) {
       sets.push_back(

@@ -151,8 +151,8 @@ class Reader {
     }
     text.remove_prefix(std::min(hash + 1, text.size()));
     const std::string pointer = unescape(text);
-    keywords_.ref =
-        pointer.empty() || pointer[0] == '/' ? schema_.resolve(pointer) : schema_.find_anchor(pointer);
+    keywords_.ref = pointer.empty() || pointer[0] == '/' ? schema_.resolve(pointer)
+                                                         : schema_.find_anchor(pointer);
     if (!keywords_.ref) return wrong(key, fmt::format("'{}' leads to nothing", shown));
     return ok_status();
   }

@@ -88,8 +88,8 @@ Status AlternativeBuilder::add_objects(ValueDef& def) {
 Result<bool> AlternativeBuilder::add_name_rules(NameParts& parts) {
   for (size_t i = 0; i < owns_.size(); ++i) {
     for (const auto& [pattern, schema] : owns_[i].second->pattern_properties) {
-      parts.automata.push_back(TRY(values_.pattern_texts(pattern).with_context(
-          place(owns_[i].first, "patternProperties"))));
+      parts.automata.push_back(TRY(
+          values_.pattern_texts(pattern).with_context(place(owns_[i].first, "patternProperties"))));
       parts.patterns.push_back({i, schema});
     }
   }

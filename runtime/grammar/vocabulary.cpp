@@ -152,8 +152,8 @@ void Vocabulary::lay_out(const Draft& draft) {
 // What free text takes, and what words do; each also of few characters, for where there is no room
 // for more.
 void Vocabulary::build_slices() {
-  ClassSet words = class_of('a') | class_of('g') | class_of('A') | class_of('G') | class_of('0') |
-                   class_of(' ');
+  ClassSet words =
+      class_of('a') | class_of('g') | class_of('A') | class_of('G') | class_of('0') | class_of(' ');
   for (const WideClass& wide : wide_classes()) words |= wide.set;
   words &= ~class_of(0x2028);
   ClassSet quotable = words;

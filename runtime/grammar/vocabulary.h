@@ -98,7 +98,7 @@ class Vocabulary {
   uint32_t longest_ = 0;
   std::vector<int32_t> with_first_space_;
   std::vector<Node> nodes_;
-  std::vector<int32_t> token_ids_;  // in the order of their texts
+  std::vector<int32_t> token_ids_;          // in the order of their texts
   std::vector<uint16_t> token_characters_;  // of each of these
   std::vector<Slice> slices_;
 };

@@ -8,10 +8,10 @@
 // after a few requests. tests/data/grammar/bench.json are schemas as people write them,
 // bench_hard.json those that a mask is slow for.
 //
-// --each prints every grammar by itself, with the text before its slowest mask. --verify tries every
-// token at every step against the matcher, which takes minutes. The last line is a digest over all
-// masks: two builds that print the same allow the same.
-// tests/bench/grammar_peer.sh measures llama.cpp's grammar on the same file.
+// --each prints every grammar by itself, with the text before its slowest mask. --verify tries
+// every token at every step against the matcher, which takes minutes. The last line is a digest
+// over all masks: two builds that print the same allow the same. tests/bench/grammar_peer.sh
+// measures llama.cpp's grammar on the same file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,9 +68,7 @@ struct Steps {
 class Bench {
  public:
   Bench(const Options& options, const Tokenizer& tokenizer)
-      : options_(options),
-        tokenizer_(tokenizer),
-        vocabulary_(grammar::Vocabulary::of(tokenizer)) {}
+      : options_(options), tokenizer_(tokenizer), vocabulary_(grammar::Vocabulary::of(tokenizer)) {}
 
   int run(const nlohmann::json& vectors) {
     Steps cold;
@@ -82,7 +80,8 @@ class Bench {
     print("mask, cold", cold.mask_us, cold.worst_us, "");
     print("mask, warm", warm.mask_us, warm.worst_us, "");
     print("accept, warm", warm.accept_us, 0, "");
-    fmt::print(fmt::runtime(options_.json ? "{{\"masks\":\"{:016x}\"}}\n" : "masks {:016x}\n"), hash_);
+    fmt::print(fmt::runtime(options_.json ? "{{\"masks\":\"{:016x}\"}}\n" : "masks {:016x}\n"),
+               hash_);
     if (refused_ > 0) fmt::print(stderr, "{} documents do not fit\n", refused_);
     if (wrong_ > 0) fmt::print(stderr, "{} tokens are masked wrongly\n", wrong_);
     return refused_ + wrong_ == 0 ? 0 : 1;
@@ -183,8 +182,8 @@ class Bench {
     if (worst_used > 0) fmt::print(" ({} of processor time)", used);
     if (!where.empty()) {
       const size_t from = where.size() > 40 ? where.size() - 40 : 0;
-      fmt::print("  after {}", nlohmann::json(where.substr(from)).dump(
-                                   -1, ' ', true, nlohmann::json::error_handler_t::replace));
+      fmt::print("  after {}", nlohmann::json(where.substr(from))
+                                   .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
     }
     fmt::print("\n");
   }

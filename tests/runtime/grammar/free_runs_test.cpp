@@ -27,10 +27,12 @@ bool has(const FreeRuns::Run& run, uint32_t code) { return (run.classes & class_
 
 TEST(FreeRuns, InsideAStringAllButItsSyntaxIsFree) {
   const FreeRuns::Run run = run_after(test::schema(R"({"type":"string"})"), "\"x");
-  for (const uint32_t code : std::initializer_list<uint32_t>{'a', 'Z', ' ', '/', '~', 0xE9, 0x4E00, 0x2028, 0x1F642}) {
+  for (const uint32_t code :
+       std::initializer_list<uint32_t>{'a', 'Z', ' ', '/', '~', 0xE9, 0x4E00, 0x2028, 0x1F642}) {
     EXPECT_TRUE(has(run, code)) << code;
   }
-  for (const uint32_t code : std::initializer_list<uint32_t>{'"', '\\', '\n', 0x01}) EXPECT_FALSE(has(run, code)) << code;
+  for (const uint32_t code : std::initializer_list<uint32_t>{'"', '\\', '\n', 0x01})
+    EXPECT_FALSE(has(run, code)) << code;
   EXPECT_EQ(run.characters, kLongest);
   EXPECT_FALSE(run.is_exact);
 }
@@ -80,9 +82,8 @@ TEST(FreeRuns, PromiseNothingThatIsRefused) {
         R"({"type":"string","format":"uri"})", R"({"type":"string","format":"email"})",
         R"({"type":"object","additionalProperties":{"type":"integer"},"maxProperties":1})"}) {
     const auto pda = test::schema(schema, Strictness::generation);
-    const std::string before = std::string_view(schema).find("object") == std::string_view::npos
-                                   ? "\""
-                                   : "{\"";
+    const std::string before =
+        std::string_view(schema).find("object") == std::string_view::npos ? "\"" : "{\"";
     Matcher matcher(pda);
     ASSERT_TRUE(matcher.accept(before));
     FreeRuns runs(pda, kLongest);

@@ -1,6 +1,6 @@
-// Goal: no grammar, whatever it is, takes long to be compiled or refused. Method: inputs that made a
-// naive compiler slow, each with a limit in processor time that is far above what it takes and far
-// below what it took; the machine may be busy, so the clock on the wall says nothing.
+// Goal: no grammar, whatever it is, takes long to be compiled or refused. Method: inputs that made
+// a naive compiler slow, each with a limit in processor time that is far above what it takes and
+// far below what it took; the machine may be busy, so the clock on the wall says nothing.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ TEST(HostileGrammars, ClassesOfManyRangesAreLinear) {
   // Backwards, so that each range would be put before all others.
   constexpr size_t kCount = 40000;
   const auto one = [](size_t i) { return fmt::format("\\U{:08X}", 0x10000 + 2 * (kCount - i)); };
-  const auto pda = compile_within(2, GrammarSpec::Kind::gbnf, "root ::= [" + repeated(kCount, one) + "]");
+  const auto pda =
+      compile_within(2, GrammarSpec::Kind::gbnf, "root ::= [" + repeated(kCount, one) + "]");
   EXPECT_TRUE(pda.ok()) << pda.status().to_string();
 }
 
@@ -79,17 +80,16 @@ TEST(HostileGrammars, ValuesThatWaitForEachOtherAreLookedAtOnce) {
                                     i, i - 1);
       },
       ",");
-  EXPECT_TRUE(schema_within(3, fmt::format(R"({{"$ref":"#/$defs/d{}","$defs":{{{}}}}})", count - 1,
-                                           defs))
-                  .ok());
+  EXPECT_TRUE(
+      schema_within(3, fmt::format(R"({{"$ref":"#/$defs/d{}","$defs":{{{}}}}})", count - 1, defs))
+          .ok());
 }
 
 TEST(HostileGrammars, OnePatternInManyPlacesIsCompiledOnce) {
   const std::string members = repeated(
-      1500,
-      [](size_t i) { return fmt::format(R"("p{}":{{"type":"string","format":"uri"}})", i); }, ",");
-  const auto pda =
-      schema_within(2, R"({"type":"object","properties":{)" + members + "}}");
+      1500, [](size_t i) { return fmt::format(R"("p{}":{{"type":"string","format":"uri"}})", i); },
+      ",");
+  const auto pda = schema_within(2, R"({"type":"object","properties":{)" + members + "}}");
   EXPECT_TRUE(pda.ok()) << pda.status().to_string();
 }
 
@@ -97,7 +97,8 @@ TEST(HostileGrammars, AnchorsAndMembersAreFoundWithoutASearch) {
   const size_t count = 5000;
   const std::string defs = repeated(
       count,
-      [](size_t i) { return fmt::format(R"("d{}":{{"$anchor":"a{}","type":"null"}})", i, i); }, ",");
+      [](size_t i) { return fmt::format(R"("d{}":{{"$anchor":"a{}","type":"null"}})", i, i); },
+      ",");
   for (const char* reference : {"#a", "#/$defs/d"}) {
     const std::string items = repeated(
         count, [&](size_t i) { return fmt::format(R"({{"$ref":"{}{}"}})", reference, i); }, ",");
@@ -110,8 +111,10 @@ TEST(HostileGrammars, AnchorsAndMembersAreFoundWithoutASearch) {
 
 TEST(HostileGrammars, AlternativesInsideAlternativesAreCounted) {
   const std::string any = R"({"anyOf":[{"minimum":1},{"minimum":2},{"minimum":3},{"minimum":4}]})";
-  const std::string schema =
-      R"({"allOf":[)" + repeated(30, [&any](size_t) { return any; }, ",") + "]}";
+  const std::string schema = R"({"allOf":[)" +
+                             repeated(
+                                 30, [&any](size_t) { return any; }, ",") +
+                             "]}";
   const auto pda = schema_within(2, schema);
   ASSERT_FALSE(pda.ok());
   EXPECT_NE(pda.status().message().find("alternatives"), std::string::npos);
@@ -136,9 +139,12 @@ TEST(HostileGrammars, ChainsOfDependentMembersAreClosedOnce) {
 
 TEST(HostileGrammars, WhatIsTooAmbiguousToBeginSaysSo) {
   const size_t count = 3000;
-  const std::string grammar =
-      "root ::= " + repeated(count, [](size_t i) { return fmt::format("r{}", i); }, " | ") + "\n" +
-      repeated(count, [](size_t i) { return fmt::format("r{} ::= \"a\" [b-z]{{{}}}\n", i, i % 9); });
+  const std::string grammar = "root ::= " +
+                              repeated(
+                                  count, [](size_t i) { return fmt::format("r{}", i); }, " | ") +
+                              "\n" + repeated(count, [](size_t i) {
+                                return fmt::format("r{} ::= \"a\" [b-z]{{{}}}\n", i, i % 9);
+                              });
   const GrammarSpec spec{.kind = GrammarSpec::Kind::gbnf, .text = grammar};
   const auto pda = compile_within(3, spec.kind, grammar);
   ASSERT_TRUE(pda.ok()) << pda.status().to_string();

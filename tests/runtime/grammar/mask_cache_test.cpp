@@ -143,10 +143,9 @@ TEST(MaskCache, IsExactAtTheLimitsOfCounters) {
 
 // Whole and cut characters of every length and class, in pieces of up to eight.
 std::vector<std::string> texts_of_all_classes(std::mt19937& random) {
-  const std::vector<std::string> letters = {"a", "e",        "z", "Q",  "7",  " ",  "-",
-                                            ".", "/",        "_", "<",  "\"", "\\", "\n",
-                                            "é", "ж",        "م", "あ", "今", "한", "\u0301",
-                                            "—", "\u2028", "🙂", "\x7F", "\x01"};
+  const std::vector<std::string> letters = {
+      "a",  "e", "z", "Q", "7",  " ",  "-",  ".",      "/", "_",      "<",    "\"",   "\\",
+      "\n", "é", "ж", "م", "あ", "今", "한", "\u0301", "—", "\u2028", "🙂", "\x7F", "\x01"};
   std::vector<std::string> texts;
   for (int i = 0; i < 400; ++i) {
     std::string text;
