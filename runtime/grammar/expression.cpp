@@ -295,6 +295,19 @@ ExprId ExprPool::call(uint32_t rule) {
 
 ExprId ExprPool::assertion(Expr::Kind kind) { return add({.kind = kind, .children = {}}); }
 
+void ExprGroups::next_alternative() {
+  Group& group = open_.back();
+  group.alternatives.push_back(pool_.sequence(std::move(group.sequence)));
+  group.sequence.clear();
+}
+
+ExprId ExprGroups::close() {
+  next_alternative();
+  const ExprId expr = pool_.choice(std::move(open_.back().alternatives));
+  open_.pop_back();
+  return expr;
+}
+
 Result<CharDfa> compile(const ExprPool& pool, ExprId root, bool search, Budget& budget) {
   const Nfa nfa = TRY(NfaBuilder(pool, budget).build(root, search));
   return Determiniser(nfa, budget).run();

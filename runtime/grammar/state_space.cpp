@@ -9,8 +9,8 @@
 namespace strata::grammar {
 namespace {
 
-constexpr size_t kMarks = 4096;  // above twice the visited configurations
-constexpr size_t kVisitedMax = 2000;
+constexpr size_t kMarks = 4096;
+static_assert(kMarks > 2 * kConfigurationsMax);
 // Together about 150 MB at most.
 constexpr size_t kSituationsMax = 400000;
 constexpr size_t kConfigurationsTotalMax = 4000000;
@@ -127,7 +127,7 @@ void StateSpace::visit(const Configuration& configuration) {
     if (work_[marks_[slot]] == configuration) return;
     slot = (slot + 1) % kMarks;
   }
-  if (work_.size() >= kVisitedMax) {
+  if (work_.size() >= kConfigurationsMax) {
     failure_ = resource_exhausted(
         fmt::format("the grammar is too ambiguous: a text can be read in more than {} ways",
                     kConfigurationsMax),

@@ -30,7 +30,8 @@ using NodeId = uint32_t;
 inline constexpr SituationId kDead = 0;  // nothing matches
 inline constexpr NodeId kBottom = 0;
 
-inline constexpr size_t kConfigurationsMax = 1000;
+// Looked at after one byte: those that read on, and those that calls and returns lead through.
+inline constexpr size_t kConfigurationsMax = 2000;
 inline constexpr uint32_t kStackDepthMax = 20000;
 
 struct Configuration {
@@ -119,10 +120,10 @@ class StateSpace {
   uint8_t same_last_ = 0;
 
   // Of the closure under way.
-  std::vector<Configuration> work_;     // visited; the first done_ of them are dealt with
+  std::vector<Configuration> work_;     // visited, in this order
   std::vector<Configuration> readers_;  // those with bytes to read
-  std::vector<uint32_t> marks_;         // open addressing over work_: index + 1, of this round
-  std::vector<uint32_t> mark_rounds_;
+  std::vector<uint32_t> marks_;         // open addressing over work_: an index, if of this round
+  std::vector<uint32_t> mark_rounds_;   // the round that each mark is of
   uint32_t round_ = 0;
 };
 
