@@ -13,13 +13,18 @@ struct Span {
   uint32_t last;
   StateId state;
 };
-using Spans = std::vector<Span>;
+using Spans = std::vector<Span>;  // ascending, disjoint
+
+// The first span that does not end before `number`.
+Spans::const_iterator span_at(const Spans& spans, uint32_t number) {
+  return std::lower_bound(spans.begin(), spans.end(), number,
+                          [](const Span& span, uint32_t value) { return span.last < value; });
+}
 
 Spans clip(const Spans& spans, uint32_t first, uint32_t last) {
   Spans result;
-  for (const Span& span : spans) {
-    if (span.last < first || span.first > last) continue;
-    result.push_back({std::max(span.first, first), std::min(span.last, last), span.state});
+  for (auto span = span_at(spans, first); span != spans.end() && span->first <= last; ++span) {
+    result.push_back({std::max(span->first, first), std::min(span->last, last), span->state});
   }
   return result;
 }
@@ -95,10 +100,8 @@ class Emitter {
   }
 
   static StateId leaf(const Spans& spans, uint32_t number) {
-    for (const Span& span : spans) {
-      if (span.first <= number && number <= span.last) return span.state;
-    }
-    return kNoState;
+    const auto span = span_at(spans, number);
+    return span != spans.end() && span->first <= number ? span->state : kNoState;
   }
 
   void add_digits(StateId from, Digits digits, uint32_t first, uint32_t last, StateId to) {
@@ -152,17 +155,29 @@ class Emitter {
   // Code points beyond U+FFFF, as the first of two \u: each of these stands for 1024 of them.
   Spans high_surrogates(const Spans& spans) {
     Spans result;
-    for (uint32_t high = 0; high < 0x400; ++high) {
-      const uint32_t first = 0x10000 + high * 0x400;
-      const Spans block = clip(spans, first, first + 0x3FF);
-      if (block.empty()) continue;
-      const bool uniform =
-          block.size() == 1 && block[0].first == first && block[0].last == first + 0x3FF;
-      const StateId state = uniform ? uniform_pair(block[0].state) : low_surrogates(block, first);
-      if (!result.empty() && result.back().state == state) {
-        ++result.back().last;
-      } else {
-        result.push_back({kSurrogateFirst + high, kSurrogateFirst + high, state});
+    const auto add = [&result](uint32_t first, uint32_t last, StateId state) {
+      const bool joins =
+          !result.empty() && result.back().state == state && result.back().last + 1 == first;
+      if (joins)
+        result.back().last = last;
+      else
+        result.push_back({first, last, state});
+    };
+    uint32_t next = kSurrogateFirst;  // not looked at yet
+    for (const Span& span : spans) {
+      const auto high = [](uint32_t code) { return kSurrogateFirst + (code - 0x10000) / 0x400; };
+      // Of what the span fills, all have one state; its first and last may be shared with others.
+      for (uint32_t at = std::max(next, high(span.first)); at <= high(span.last);) {
+        const uint32_t first = 0x10000 + (at - kSurrogateFirst) * 0x400;
+        const uint32_t filled = (span.last + 1 - first) / 0x400;
+        if (span.first <= first && filled > 0) {
+          add(at, at + filled - 1, uniform_pair(span.state));
+          at += filled;
+        } else {
+          add(at, at, low_surrogates(clip(spans, first, first + 0x3FF), first));
+          ++at;
+        }
+        next = at;
       }
     }
     return result;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <unordered_map>
 
 #include "runtime/base/utf8.h"
 #include "runtime/text/unicode.h"
@@ -26,39 +27,33 @@ void join_edges(std::vector<CharDfa::Edge>& edges) {
   edges.resize(kept);
 }
 
-// Whether each state is reached from the start and leads to an accepting one.
-std::vector<bool> useful_states(const CharDfa& dfa) {
+// For each state that the start leads to, the fewest letters that are left to an accepting state;
+// kNoState where there is none, and for states that are not reached.
+std::vector<uint32_t> distances_to_end(const CharDfa& dfa) {
   const size_t count = dfa.states.size();
   std::vector<std::vector<uint32_t>> sources(count);
   std::vector<bool> reached(count);
   std::vector<uint32_t> work = {0};
   reached[0] = true;
-  while (!work.empty()) {
-    const uint32_t state = work.back();
-    work.pop_back();
-    for (const CharDfa::Edge& edge : dfa.states[state].edges) {
-      sources[edge.target].push_back(state);
+  for (size_t i = 0; i < work.size(); ++i) {
+    for (const CharDfa::Edge& edge : dfa.states[work[i]].edges) {
+      sources[edge.target].push_back(work[i]);
       if (reached[edge.target]) continue;
       reached[edge.target] = true;
       work.push_back(edge.target);
     }
   }
-  std::vector<bool> useful(count);
-  for (uint32_t state = 0; state < count; ++state) {
-    if (!reached[state] || dfa.states[state].label == 0) continue;
-    useful[state] = true;
-    work.push_back(state);
-  }
-  while (!work.empty()) {
-    const uint32_t state = work.back();
-    work.pop_back();
-    for (const uint32_t source : sources[state]) {
-      if (useful[source]) continue;
-      useful[source] = true;
+  std::vector<uint32_t> distances(count, kNoState);
+  std::erase_if(work, [&dfa](uint32_t state) { return dfa.states[state].label == 0; });
+  for (const uint32_t state : work) distances[state] = 0;
+  for (size_t i = 0; i < work.size(); ++i) {
+    for (const uint32_t source : sources[work[i]]) {
+      if (distances[source] != kNoState) continue;
+      distances[source] = distances[work[i]] + 1;
       work.push_back(source);
     }
   }
-  return useful;
+  return distances;
 }
 
 // The automaton with state s renamed to names[s]; kNoState drops a state and the edges to it.
@@ -79,23 +74,34 @@ CharDfa renamed(const CharDfa& dfa, const std::vector<uint32_t>& names, uint32_t
   return result;
 }
 
-void trim(CharDfa& dfa) {
-  if (dfa.states.empty()) return;
-  const std::vector<bool> useful = useful_states(dfa);
-  if (!useful[0]) {
-    dfa.states.clear();
-    return;
-  }
+// Drops states that are of no use. What is left comes in classes, a first division: by the distance
+// to the end, since most automata are chains for long stretches, which this tells apart at once.
+std::vector<uint32_t> trim(CharDfa& dfa) {
+  std::vector<uint32_t> distances = distances_to_end(dfa);
   std::vector<uint32_t> names(dfa.states.size(), kNoState);
   uint32_t count = 0;
   for (size_t s = 0; s < names.size(); ++s) {
-    if (useful[s]) names[s] = count++;
+    if (distances[s] != kNoState) names[s] = count++;
   }
-  dfa = renamed(dfa, names, count);
+  if (names[0] == kNoState) count = 0;
+  dfa = count == 0 ? CharDfa() : renamed(dfa, names, count);
+  std::erase(distances, kNoState);
+  return distances;
 }
 
 // What tells a state from another one, given the classes found so far: label, then edges by class.
 using Signature = std::vector<uint32_t>;
+
+struct SignatureHash {
+  size_t operator()(const Signature& signature) const {
+    uint64_t hash = signature.size();
+    for (const uint32_t value : signature) {
+      hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
 
 Signature signature_of(const CharDfa::State& state, const std::vector<uint32_t>& classes) {
   Signature signature = {state.label};
@@ -114,29 +120,6 @@ Signature signature_of(const CharDfa::State& state, const std::vector<uint32_t>&
 // Rounds of refinement, each as costly as the automaton is large: beyond these it stays as it is,
 // which costs memory and nothing else.
 constexpr size_t kRefinementWorkMax = 2'000'000;
-
-// A first division into classes: by the fewest letters that are left to an accepting state. Most
-// automata are chains for long stretches, which this tells apart at once.
-std::vector<uint32_t> distances_to_end(const CharDfa& dfa) {
-  const size_t count = dfa.states.size();
-  std::vector<std::vector<uint32_t>> sources(count);
-  std::vector<uint32_t> distance(count, kNoState);
-  std::vector<uint32_t> work;
-  for (uint32_t s = 0; s < count; ++s) {
-    for (const CharDfa::Edge& edge : dfa.states[s].edges) sources[edge.target].push_back(s);
-    if (dfa.states[s].label == 0) continue;
-    distance[s] = 0;
-    work.push_back(s);
-  }
-  for (size_t i = 0; i < work.size(); ++i) {
-    for (const uint32_t source : sources[work[i]]) {
-      if (distance[source] != kNoState) continue;
-      distance[source] = distance[work[i]] + 1;
-      work.push_back(source);
-    }
-  }
-  return distance;
-}
 
 }  // namespace
 
@@ -227,13 +210,14 @@ CharDfa any_of_texts(std::span<const std::string> texts) {
 }
 
 void minimise(CharDfa& dfa) {
-  trim(dfa);
+  if (dfa.empty()) return;
+  std::vector<uint32_t> classes = trim(dfa);
   const size_t count = dfa.states.size();
   if (count < 2) return;
-  std::vector<uint32_t> classes = distances_to_end(dfa);
   size_t class_count = 0;  // not numbered from 0 yet
   for (size_t work = 0; work < kRefinementWorkMax; work += count * 8) {
-    std::map<Signature, uint32_t> found;
+    std::unordered_map<Signature, uint32_t, SignatureHash> found;
+    found.reserve(count);
     std::vector<uint32_t> next(count);
     for (size_t s = 0; s < count; ++s) {
       // States that differed once stay apart: the old class is part of what is compared.

@@ -1,29 +1,21 @@
 #include "runtime/grammar/code_set.h"
 
-#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
-
-#include "runtime/base/utf8.h"
+#include <map>
+#include <string>
+#include <utility>
 
 namespace strata::grammar {
 
 CodeSet::CodeSet(std::initializer_list<CodeRange> ranges) : ranges_(ranges) { normalise(); }
 
+CodeSet::CodeSet(std::vector<CodeRange> ranges) : ranges_(std::move(ranges)) { normalise(); }
+
 const CodeSet& CodeSet::all() {
   static const CodeSet set({{0, kCodeMax}});
   return set;
-}
-
-void CodeSet::add(uint32_t first, uint32_t last) {
-  ranges_.push_back({first, last});
-  normalise();
-}
-
-void CodeSet::add(const CodeSet& other) {
-  ranges_.insert(ranges_.end(), other.ranges_.begin(), other.ranges_.end());
-  normalise();
 }
 
 void CodeSet::normalise() {
@@ -97,27 +89,30 @@ const CodeSet& line_codes() {
   return set;
 }
 
-Result<CodeSet> category_codes(std::string_view name) {
-  const bool known = name.size() == 1 || name.size() == 2;
-  CodeSet set;
-  uint32_t first = 0;
-  bool inside = false;
-  for (uint32_t code = 0; known && code <= kCodeMax + 1; ++code) {
-    bool matches = false;
-    if (code <= kCodeMax) {
-      const char* category = utf8proc_category_string(static_cast<utf8proc_int32_t>(code));
-      matches = category[0] == name[0] && (name.size() == 1 || category[1] == name[1]);
+const CodeSet* category_codes(std::string_view name) {
+  static const std::map<std::string, CodeSet, std::less<>> categories = [] {
+    std::map<std::string, std::vector<CodeRange>, std::less<>> ranges;
+    const auto add = [&ranges](std::string_view category, CodeRange range) {
+      ranges[std::string(category)].push_back(range);
+    };
+    std::string_view current = "Cc";
+    uint32_t first = 0;
+    for (uint32_t code = 1; code <= kCodeMax + 1; ++code) {
+      const std::string_view category =
+          code <= kCodeMax ? utf8proc_category_string(static_cast<utf8proc_int32_t>(code)) : "";
+      if (category == current) continue;
+      add(current, {first, code - 1});
+      add(current.substr(0, 1), {first, code - 1});
+      current = category;
+      first = code;
     }
-    if (matches && !inside) first = code;
-    if (!matches && inside) set.add(first, code - 1);
-    inside = matches;
-  }
-  if (set.empty()) {
-    return invalid_argument(
-        fmt::format("\\p{{{}}} is no general category of Unicode", printable(name)),
-        "one or two letters, such as \\p{L} or \\p{Lu}");
-  }
-  return set;
+    std::map<std::string, CodeSet, std::less<>> sets;
+    for (auto& [category, codes] : ranges) sets.emplace(category, CodeSet(std::move(codes)));
+    std::erase_if(sets, [](const auto& entry) { return entry.second.empty(); });
+    return sets;
+  }();
+  const auto known = categories.find(name);
+  return known == categories.end() ? nullptr : &known->second;
 }
 
 }  // namespace strata::grammar

@@ -5,10 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <vector>
-
-#include "runtime/base/status.h"
 
 namespace strata::grammar {
 
@@ -27,11 +26,11 @@ class CodeSet {
  public:
   CodeSet() = default;
   CodeSet(std::initializer_list<CodeRange> ranges);
+  // In any order, also overlapping.
+  explicit CodeSet(std::vector<CodeRange> ranges);
   static const CodeSet& all();
   static CodeSet of(uint32_t code) { return CodeSet({{code, code}}); }
 
-  void add(uint32_t first, uint32_t last);
-  void add(const CodeSet& other);
   CodeSet complement() const;
 
   bool contains(uint32_t code) const;
@@ -51,8 +50,8 @@ const CodeSet& word_codes();
 const CodeSet& space_codes();
 const CodeSet& line_codes();
 
-// The code points of a Unicode general category, one or two letters such as "L" or "Lu".
-// Errors: INVALID_ARGUMENT for another name.
-Result<CodeSet> category_codes(std::string_view name);
+// The code points of a Unicode general category, one or two letters such as "L" or "Lu"; nullptr
+// for another name. All categories are looked up once in a process, and kept.
+const CodeSet* category_codes(std::string_view name);
 
 }  // namespace strata::grammar

@@ -92,8 +92,10 @@ std::vector<int32_t> Constraint::forced_tokens(std::span<const int32_t> end_ids,
 Result<std::shared_ptr<MaskCache>> compile_masks(const GrammarSpec& spec,
                                                  std::shared_ptr<const Vocabulary> vocabulary) {
   std::shared_ptr<const Pda> pda = TRY(compile_grammar(spec, Strictness::generation));
-  return std::make_shared<MaskCache>(std::make_shared<StateSpace>(std::move(pda)),
-                                     std::move(vocabulary));
+  auto masks = std::make_shared<MaskCache>(std::make_shared<StateSpace>(std::move(pda)),
+                                           std::move(vocabulary));
+  TRY(Constraint(masks, spec.drops_first_space).failure());
+  return masks;
 }
 
 GrammarCache::GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t grammars_max)

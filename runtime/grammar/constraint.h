@@ -75,7 +75,8 @@ class GrammarCache {
   std::optional<Constraint> find(const GrammarSpec& spec);
   // The same for one that is not, with masks made elsewhere over the same vocabulary.
   Constraint add(const GrammarSpec& spec, std::shared_ptr<MaskCache> masks);
-  // Either, with masks made here. Errors: those of compile_masks().
+  // Either, with masks made here. Errors: those of compile_masks(); RESOURCE_EXHAUSTED for one
+  // too ambiguous to begin.
   Result<Constraint> start(const GrammarSpec& spec);
 
  private:

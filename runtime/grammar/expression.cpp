@@ -11,6 +11,8 @@ namespace {
 constexpr size_t kNfaStatesMax = 200000;
 // What a state costs beside its members, in their unit: to name it, and to minimise it later.
 constexpr size_t kStateWork = 100;
+// Edges of the automaton that is not deterministic yet: they take memory before they take time.
+constexpr size_t kEdgeWork = 4;
 
 struct Nfa {
   struct Edge {
@@ -41,7 +43,7 @@ struct Nfa {
 // Connects two states by an expression; parts that are left to do lie on a list, not on the stack.
 class NfaBuilder {
  public:
-  explicit NfaBuilder(const ExprPool& pool) : pool_(pool) {}
+  NfaBuilder(const ExprPool& pool, Budget& budget) : pool_(pool), budget_(budget) {}
 
   Result<Nfa> build(ExprId root, bool search) {
     const uint32_t start = nfa_.add();
@@ -50,7 +52,7 @@ class NfaBuilder {
     while (!work_.empty()) {
       const Item item = work_.back();
       work_.pop_back();
-      connect(item);
+      TRY(connect(item));
       if (nfa_.states.size() + work_.size() > kNfaStatesMax) {
         return invalid_argument(
             fmt::format("an expression of more than {} states when its repetitions are written out",
@@ -75,12 +77,14 @@ class NfaBuilder {
     uint32_t to;
   };
 
-  void connect(const Item& item) {
+  Status connect(const Item& item) {
     const Expr& expr = pool_.at(item.expr);
+    TRY(budget_.spend(1));
     const uint32_t from = nfa_.add();  // of its own, so that no loop leaks into a neighbour
     nfa_.jump(item.from, from);
     switch (expr.kind) {
       case Expr::Kind::chars:
+        TRY(budget_.spend(kEdgeWork * pool_.set(expr.value).ranges().size()));
         for (const CodeRange& range : pool_.set(expr.value).ranges()) {
           nfa_.states[from].edges.push_back({range.first, range.last, item.to});
         }
@@ -108,6 +112,7 @@ class NfaBuilder {
         nfa_.jump(from, item.to, Nfa::When::text_end);
         break;
     }
+    return ok_status();
   }
 
   void connect_automaton(const CharDfa& dfa, uint32_t from, uint32_t to) {
@@ -147,6 +152,7 @@ class NfaBuilder {
   }
 
   const ExprPool& pool_;
+  Budget& budget_;
   Nfa nfa_;
   std::vector<Item> work_;
 };
@@ -311,9 +317,21 @@ ExprId ExprPool::automaton(CharDfa dfa) {
 
 ExprId ExprPool::assertion(Expr::Kind kind) { return add({.kind = kind, .children = {}}); }
 
+void ExprGroups::next_alternative() {
+  Group& group = open_.back();
+  group.alternatives.push_back(pool_.sequence(std::move(group.sequence)));
+  group.sequence.clear();
+}
+
+ExprId ExprGroups::close() {
+  next_alternative();
+  const ExprId expr = pool_.choice(std::move(open_.back().alternatives));
+  open_.pop_back();
+  return expr;
+}
+
 Result<CharDfa> compile(const ExprPool& pool, ExprId root, bool search, Budget& budget) {
-  const Nfa nfa = TRY(NfaBuilder(pool).build(root, search));
-  TRY(budget.spend(nfa.states.size()));
+  const Nfa nfa = TRY(NfaBuilder(pool, budget).build(root, search));
   return Determiniser(nfa, budget).run();
 }
 

@@ -55,6 +55,30 @@ class ExprPool {
   std::vector<CharDfa> automata_;
 };
 
+// Groups that a parser has open, the outermost included: what it has read of each.
+class ExprGroups {
+ public:
+  explicit ExprGroups(ExprPool& pool) : pool_(pool) {}
+
+  size_t depth() const { return open_.size(); }
+  void open() { open_.emplace_back(); }
+  // Requires for all of these: depth() > 0.
+  void push(ExprId expr) { open_.back().sequence.push_back(expr); }
+  // What was pushed so far is one alternative, what comes now another.
+  void next_alternative();
+  // The choice between the alternatives; the group around it is the last one again.
+  ExprId close();
+
+ private:
+  struct Group {
+    std::vector<ExprId> alternatives;
+    std::vector<ExprId> sequence;  // of the last one
+  };
+
+  ExprPool& pool_;
+  std::vector<Group> open_;
+};
+
 // The smallest automaton found for `root`. With `search`, the expression may stand anywhere in the
 // text (as JSON Schema's `pattern` does), else it is the whole text.
 // Errors: INVALID_ARGUMENT if it takes more states than kDfaStatesMax or too much work.

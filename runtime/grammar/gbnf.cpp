@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/utf8.h"
 #include "runtime/text/unicode.h"
 
@@ -18,13 +19,12 @@ constexpr size_t kRulesMax = 20000;
 constexpr ExprId kNoExpr = 0xFFFFFFFF;
 
 bool is_name_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-         c == '_';
+  return is_ascii_letter(c) || is_ascii_digit(c) || c == '-' || c == '_';
 }
 
 class GbnfParser {
  public:
-  GbnfParser(std::string_view text, ExprPool& pool) : text_(text), pool_(pool) {}
+  GbnfParser(std::string_view text, ExprPool& pool) : text_(text), pool_(pool), groups_(pool) {}
 
   Result<GbnfRules> parse() {
     (void)rule_number("root");
@@ -42,11 +42,6 @@ class GbnfParser {
   }
 
  private:
-  struct Group {
-    std::vector<ExprId> alternatives;
-    std::vector<ExprId> sequence;
-  };
-
   Status fail(std::string_view what) const {
     const std::string_view before = text_.substr(0, std::min(at_, text_.size()));
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
@@ -67,7 +62,7 @@ class GbnfParser {
       const char c = text_[at_];
       if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
-      } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+      } else if (is_json_space(c)) {
         ++at_;
       } else {
         return;
@@ -115,45 +110,36 @@ class GbnfParser {
       at_ = begin;
       return fail(fmt::format("rule '{}' is given a second time", printable(name)));
     }
-    open_.assign(1, Group());
+    groups_.open();
     skip_space();
     while (at_ < text_.size() && !at_rule()) {
       TRY(parse_item());
       skip_space();
     }
-    if (open_.size() > 1) return fail("a '(' without its ')'");
-    rules_.bodies[rule] = close_group();
+    if (groups_.depth() > 1) return fail("a '(' without its ')'");
+    rules_.bodies[rule] = groups_.close();
     return ok_status();
-  }
-
-  ExprId close_group() {
-    Group& group = open_.back();
-    group.alternatives.push_back(pool_.sequence(std::move(group.sequence)));
-    const ExprId expr = pool_.choice(std::move(group.alternatives));
-    open_.pop_back();
-    return expr;
   }
 
   Status parse_item() {
     const char c = peek();
     if (c == '|') {
       ++at_;
-      open_.back().alternatives.push_back(pool_.sequence(std::move(open_.back().sequence)));
-      open_.back().sequence.clear();
+      groups_.next_alternative();
       return ok_status();
     }
     if (c == '(') {
       ++at_;
-      if (open_.size() > kGroupsMax) {
+      if (groups_.depth() > kGroupsMax) {
         return fail(fmt::format("more than {} groups inside each other", kGroupsMax));
       }
-      open_.emplace_back();
+      groups_.open();
       return ok_status();
     }
     if (c == ')') {
-      if (open_.size() == 1) return fail("a ')' without its '('");
+      if (groups_.depth() == 1) return fail("a ')' without its '('");
       ++at_;
-      return repeated(close_group());
+      return repeated(groups_.close());
     }
     if (c == '"') return repeated(TRY(parse_literal()));
     if (c == '[') return repeated(pool_.chars(TRY(parse_class())));
@@ -183,7 +169,7 @@ class GbnfParser {
         break;
       }
     }
-    open_.back().sequence.push_back(expr);
+    groups_.push(expr);
     return ok_status();
   }
 
@@ -192,9 +178,9 @@ class GbnfParser {
   }
 
   Result<uint32_t> parse_number() {
-    if (!(peek() >= '0' && peek() <= '9')) return fail("a number is expected");
+    if (!is_ascii_digit(peek())) return fail("a number is expected");
     uint32_t number = 0;
-    while (peek() >= '0' && peek() <= '9') {
+    while (is_ascii_digit(peek())) {
       number = std::min(number * 10 + static_cast<uint32_t>(peek() - '0'), kRepeatMax + 1);
       ++at_;
     }
@@ -234,7 +220,7 @@ class GbnfParser {
   Result<CodeSet> parse_class() {
     ++at_;
     const bool negated = skip("^");
-    CodeSet set;
+    std::vector<CodeRange> ranges;
     while (peek() != ']') {
       if (at_ >= text_.size()) return fail("a class '[' without its ']'");
       const uint32_t first = TRY(parse_letter());
@@ -245,9 +231,10 @@ class GbnfParser {
         last = TRY(parse_letter());
       }
       if (first > last) return fail("a range in a class that goes backwards");
-      set.add(first, last);
+      ranges.push_back({first, last});
     }
     ++at_;
+    const CodeSet set(std::move(ranges));
     return negated ? set.complement() : set;
   }
 
@@ -270,11 +257,11 @@ class GbnfParser {
       case 't':
         return uint32_t{'\t'};
       case 'x':
-        return parse_hex(2);
+        return parse_code(2);
       case 'u':
-        return parse_hex(4);
+        return parse_code(4);
       case 'U':
-        return parse_hex(8);
+        return parse_code(8);
       case '"':
       case '\'':
       case '\\':
@@ -291,22 +278,13 @@ class GbnfParser {
     return fail(fmt::format("the escape '\\{}' is not known", printable(text_.substr(at_, 1))));
   }
 
-  Result<uint32_t> parse_hex(size_t digits) {
-    uint64_t code = 0;
-    for (size_t i = 0; i < digits; ++i) {
-      const char c = peek();
-      const bool digit = c >= '0' && c <= '9';
-      const char lower = static_cast<char>(c | 0x20);
-      if (!digit && !(lower >= 'a' && lower <= 'f')) {
-        return fail(fmt::format("an escape of {} hexadecimal digits is expected", digits));
-      }
-      code = code * 16 + static_cast<uint64_t>(digit ? c - '0' : lower - 'a' + 10);
-      ++at_;
-    }
-    if (code > kCodeMax || (code >= kSurrogateFirst && code <= kSurrogateLast)) {
-      return fail(fmt::format("U+{:04X} is no character", code));
-    }
-    return static_cast<uint32_t>(code);
+  Result<uint32_t> parse_code(size_t digits) {
+    const std::optional<uint32_t> code =
+        parse_hex(text_.substr(std::min(at_, text_.size())), digits);
+    if (!code) return fail(fmt::format("an escape of {} hexadecimal digits is expected", digits));
+    at_ += digits;
+    if (!is_scalar_value(*code)) return fail(fmt::format("U+{:04X} is no character", *code));
+    return *code;
   }
 
   const std::string_view text_;
@@ -315,7 +293,7 @@ class GbnfParser {
   GbnfRules rules_;
   std::map<std::string, uint32_t> numbers_;
   std::vector<size_t> first_uses_;  // offsets, for messages
-  std::vector<Group> open_;
+  ExprGroups groups_;
 };
 
 }  // namespace

@@ -13,24 +13,44 @@
 namespace strata::grammar {
 namespace {
 
-// Whether the start leads to an accepting state without calls of rules that never end.
-bool can_end(const CharDfa& dfa, const std::vector<bool>& productive) {
-  if (dfa.empty()) return false;
-  std::vector<bool> reached(dfa.states.size());
-  std::vector<uint32_t> work = {0};
-  reached[0] = true;
+// Which rules match some text: whose start leads to an accepting state without calls of rules that
+// never end. A call waits until that is known of its rule, so that each edge is followed once.
+std::vector<bool> productive_rules(const std::vector<CharDfa>& rules) {
+  struct Place {
+    uint32_t rule;
+    uint32_t state;
+  };
+  std::vector<bool> productive(rules.size());
+  std::vector<std::vector<bool>> reached;
+  std::vector<std::vector<Place>> waiting(rules.size());
+  std::vector<Place> work;
+  const auto reach = [&](Place place) {
+    if (reached[place.rule][place.state]) return;
+    reached[place.rule][place.state] = true;
+    work.push_back(place);
+  };
+  for (uint32_t rule = 0; rule < rules.size(); ++rule) {
+    reached.emplace_back(rules[rule].states.size());
+    if (!rules[rule].empty()) reach({rule, 0});
+  }
   while (!work.empty()) {
-    const CharDfa::State& state = dfa.states[work.back()];
+    const Place at = work.back();
     work.pop_back();
-    if (state.label != 0) return true;
+    const CharDfa::State& state = rules[at.rule].states[at.state];
+    if (state.label != 0 && !productive[at.rule]) {
+      productive[at.rule] = true;
+      for (const Place& place : waiting[at.rule]) reach(place);
+      waiting[at.rule].clear();
+    }
     for (const CharDfa::Edge& edge : state.edges) {
-      const bool passable = !is_call(edge.first) || productive[called_rule(edge.first)];
-      if (!passable || reached[edge.target]) continue;
-      reached[edge.target] = true;
-      work.push_back(edge.target);
+      const Place next{at.rule, edge.target};
+      if (is_call(edge.first) && !productive[called_rule(edge.first)])
+        waiting[called_rule(edge.first)].push_back(next);
+      else
+        reach(next);
     }
   }
-  return false;
+  return productive;
 }
 
 // No edges for rules that match nothing.
@@ -46,15 +66,7 @@ void prune_calls(CharDfa& dfa, const std::vector<bool>& productive) {
 
 Result<std::shared_ptr<const Pda>> assemble(std::vector<CharDfa> rules,
                                             const std::vector<std::string>& names) {
-  std::vector<bool> productive(rules.size());
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t rule = 0; rule < rules.size(); ++rule) {
-      if (productive[rule] || !can_end(rules[rule], productive)) continue;
-      productive[rule] = true;
-      changed = true;
-    }
-  }
+  const std::vector<bool> productive = productive_rules(rules);
   if (!productive[0]) {
     return invalid_argument("the grammar matches no text: 'root' has no way to end");
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "runtime/base/utf8.h"
 
@@ -39,20 +38,38 @@ class JsonBuilder {
     JsonValue json;
     json.kind = JsonValue::Kind::string;
     json.text = std::move(value);
+    if (!open_.empty() && !document.values_[open_.back()].keys.empty() &&
+        document.values_[open_.back()].keys.back() == "$anchor") {
+      const auto entry = document.anchors_.try_emplace(json.text, open_.back()).first;
+      entry->second = std::min(entry->second, open_.back());
+    }
     return add(std::move(json));
   }
   bool binary(binary_t&) { return false; }
   bool start_object(size_t) { return open(JsonValue::Kind::object); }
   bool start_array(size_t) { return open(JsonValue::Kind::array); }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
+  bool end_object() {
+    const JsonId id = open_.back();
+    open_.pop_back();
+    JsonValue& object = document.values_[id];
+    const std::vector<std::string>& keys = object.keys;
+    std::vector<uint32_t>& places = object.by_key;
+    for (uint32_t place = 0; place < keys.size(); ++place) places.push_back(place);
+    std::sort(places.begin(), places.end(),
+              [&keys](uint32_t a, uint32_t b) { return keys[a] < keys[b]; });
+    const auto twice =
+        std::adjacent_find(places.begin(), places.end(),
+                           [&keys](uint32_t a, uint32_t b) { return keys[a] == keys[b]; });
+    if (twice == places.end()) return true;
+    return fail(
+        fmt::format("{}: the name '{}' comes twice", document.path(id), printable(keys[*twice])));
+  }
+  bool end_array() {
+    open_.pop_back();
+    return true;
+  }
   bool key(string_t& name) {
-    JsonValue& object = document.values_[open_.back()];
-    if (!seen_.back().insert(name).second) {
-      return fail(fmt::format("{}: the name '{}' comes twice", document.path(open_.back()),
-                              printable(name)));
-    }
-    object.keys.push_back(std::move(name));
+    document.values_[open_.back()].keys.push_back(std::move(name));
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
@@ -95,17 +112,9 @@ class JsonBuilder {
     json.kind = kind;
     if (!add(std::move(json))) return false;
     open_.push_back(static_cast<JsonId>(document.values_.size() - 1));
-    seen_.emplace_back();
     return true;
   }
-  bool close() {
-    open_.pop_back();
-    seen_.pop_back();
-    return true;
-  }
-
   std::vector<JsonId> open_;
-  std::vector<std::set<std::string>> seen_;  // names of the open ones
 };
 
 Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view what) {
@@ -118,10 +127,17 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view
 
 std::optional<JsonId> JsonDocument::find(JsonId object, std::string_view key) const {
   const JsonValue& value = values_[object];
-  for (size_t i = 0; i < value.keys.size(); ++i) {
-    if (value.keys[i] == key) return value.children[i];
-  }
-  return std::nullopt;
+  const auto place = std::lower_bound(
+      value.by_key.begin(), value.by_key.end(), key,
+      [&value](uint32_t at, std::string_view wanted) { return value.keys[at] < wanted; });
+  if (place == value.by_key.end() || value.keys[*place] != key) return std::nullopt;
+  return value.children[*place];
+}
+
+std::optional<JsonId> JsonDocument::find_anchor(std::string_view name) const {
+  const auto known = anchors_.find(name);
+  if (known == anchors_.end()) return std::nullopt;
+  return known->second;
 }
 
 std::string JsonDocument::path(JsonId id) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct JsonValue {
   std::string text;               // of a string; of a number as written
   std::vector<JsonId> children;   // elements, or members' values
   std::vector<std::string> keys;  // of an object, beside children
+  std::vector<uint32_t> by_key;   // places of these, by name ascending
   JsonId parent = 0;
   uint32_t place = 0;  // among the parent's children
 };
@@ -42,10 +44,13 @@ class JsonDocument {
   std::string path(JsonId id) const;
   // The value that a pointer such as "/$defs/x" leads to from the root.
   std::optional<JsonId> resolve(std::string_view pointer) const;
+  // The object whose "$anchor" is that name; the first one in the text.
+  std::optional<JsonId> find_anchor(std::string_view name) const;
 
  private:
   friend class JsonBuilder;
   std::vector<JsonValue> values_;
+  std::map<std::string, JsonId, std::less<>> anchors_;
 };
 
 }  // namespace strata::grammar

@@ -1,18 +1,12 @@
 #include "runtime/grammar/key_tracker.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "runtime/base/ascii.h"
 #include "runtime/text/unicode.h"
 
 namespace strata::grammar {
 namespace {
-
-uint32_t hex4(std::string_view text, size_t at) {
-  uint32_t code = 0;
-  if (at + 4 <= text.size()) std::from_chars(text.data() + at, text.data() + at + 4, code, 16);
-  return code;
-}
 
 // What a JSON string says. Requires: well-formed.
 std::string unescape(std::string_view text) {
@@ -30,10 +24,10 @@ std::string unescape(std::string_view text) {
       result += known == std::string_view::npos ? letter : kMeanings[known];
       continue;
     }
-    uint32_t code = hex4(text, i + 1);
+    uint32_t code = parse_hex(text.substr(i + 1), 4).value_or(0);
     i += 4;
-    if (code >= 0xD800 && code < 0xDC00) {
-      code = 0x10000 + ((code - 0xD800) << 10) + (hex4(text, i + 3) - 0xDC00);
+    if (is_high_surrogate(code) && i + 2 < text.size()) {
+      code = join_surrogates(code, parse_hex(text.substr(i + 3), 4).value_or(0xDC00));
       i += 6;
     }
     append_utf8(code, result);

@@ -1,11 +1,17 @@
 #include "runtime/grammar/mask_cache.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace strata::grammar {
 namespace {
 
 constexpr size_t kBytesMax = size_t{64} << 20;
+
+// No run has no characters of all classes.
+constexpr FreeRuns::Run kUnknown{.classes = ~ClassSet{0}};
+
+bool is_continuation(uint8_t byte) { return (byte & 0xC0) == 0x80; }
 
 uint64_t key_of(StateId state, uint32_t reg) { return (uint64_t{state} << 32) | reg; }
 
@@ -15,6 +21,7 @@ MaskCache::MaskCache(std::shared_ptr<StateSpace> space,
                      std::shared_ptr<const Vocabulary> vocabulary)
     : space_(std::move(space)),
       vocabulary_(std::move(vocabulary)),
+      free_runs_(space_->shared_pda(), vocabulary_->longest()),
       path_(size_t{vocabulary_->longest()} + 1),
       mask_(vocabulary_->size()) {}
 
@@ -60,8 +67,11 @@ MaskCache::LayerId MaskCache::top_layer(StateId state, uint32_t reg) {
     return known->second;
   }
   Layer layer;
-  walk(space_->alone(state, reg), 0, layer);
-  const LayerId id = add(std::move(layer));
+  const SituationId from = space_->alone(state, reg);
+  const FreeRuns::Run run = outlook(from).run;
+  const Vocabulary::Slice* slice = vocabulary_->slice_within(run.classes, run.characters);
+  (void)walk(from, {}, slice, layer);
+  const LayerId id = add(std::move(layer), slice);
   top_layers_.emplace(key_of(state, reg), id);
   return id;
 }
@@ -73,41 +83,107 @@ MaskCache::LayerId MaskCache::layer_below(LayerId above, StateId state, uint32_t
   if (const auto entry = known.find(key_of(state, reg)); entry != known.end()) return entry->second;
   Layer layer;
   const SituationId from = space_->closed(state, reg);
-  for (const uint32_t node : layers_[above].ends) {
+  for (const End& end : layers_[above].ends) {
+    const size_t index = layer.ends.size();
     // What ends with the rule above ends this one too, if it may.
-    if (space_->ends(from)) layer.ends.push_back(node);
-    walk(from, node, layer);
+    if (space_->ends(from)) layer.ends.push_back(end);
+    const Vocabulary::Node& node = vocabulary_->node(end.node);
+    const size_t below = vocabulary_->tokens_from(node).size() - vocabulary_->tokens(node).size();
+    if (walk(from, end, nullptr, layer) == below) layer.ends.resize(index);
   }
-  const LayerId id = add(std::move(layer));
+  const LayerId id = add(std::move(layer), nullptr);
   layers_[above].below.emplace(key_of(state, reg), id);
   return id;
 }
 
-// All tokens below the node whose bytes from there on fit after `from`.
-void MaskCache::walk(SituationId from, uint32_t node, Layer& layer) {
+// All tokens below a node whose bytes from there on fit after `from`, but those of the slice, which
+// all fit. How many fit.
+size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* slice, Layer& layer) {
   const Vocabulary& vocabulary = *vocabulary_;
-  const uint32_t base = vocabulary.depth(node);
-  const uint32_t end = vocabulary.after(node);
-  path_[0] = from;
-  for (uint32_t at = node + 1; at < end;) {
-    const uint32_t depth = vocabulary.depth(at) - base;
-    const SituationId next = space_->step_cached(path_[depth - 1], vocabulary.byte(at));
-    if (next == kDead) {
-      at = vocabulary.after(at);
+  const uint8_t slice_bit = slice != nullptr ? slice->bit : 0;
+  size_t fit = 0;
+  path_[0] = {.situation = from,
+              .run = outlook(from).run,
+              .next = vocabulary.node(below.node).first_child,
+              .characters = below.characters};
+  for (size_t depth = 0;;) {
+    Place& place = path_[depth];
+    if (place.next == 0) {
+      // Where all tokens below an end fit, it does not matter, nor do those further below.
+      if (place.may_end && fit - place.fit_before == place.below)
+        layer.ends.resize(place.end_index);
+      if (depth-- == 0) return fit;
       continue;
     }
-    path_[depth] = next;
-    const std::span<const int32_t> tokens = vocabulary.tokens(at);
+    const uint32_t at = place.next;
+    const Vocabulary::Node& here = vocabulary.node(at);
+    place.next = here.is_last ? 0 : at + 1;
+    if ((here.classes & ~place.run.classes) == 0) {
+      if (here.characters <= place.run.characters) {
+        const std::span<const int32_t> tokens = vocabulary.tokens_from(here);
+        fit += tokens.size();
+        if ((here.slices & slice_bit) != 0) continue;
+        layer.tokens.insert(layer.tokens.end(), tokens.begin(), tokens.end());
+        continue;
+      }
+      if (place.run.is_exact) {
+        const size_t before = layer.tokens.size();
+        vocabulary.for_short_tokens(here, place.characters + place.run.characters,
+                                    [&layer](int32_t token) { layer.tokens.push_back(token); });
+        fit += layer.tokens.size() - before;
+        continue;
+      }
+    }
+    const SituationId next = space_->step_cached(place.situation, here.byte);
+    if (next == kDead) continue;
+    const std::span<const int32_t> tokens = vocabulary.tokens(here);
     layer.tokens.insert(layer.tokens.end(), tokens.begin(), tokens.end());
-    if (space_->ends(next)) layer.ends.push_back(at);
-    ++at;
+    fit += tokens.size();
+    if (here.first_child == 0) continue;
+    const bool may_end = space_->ends(next);
+    const size_t end_index = layer.ends.size();
+    const uint32_t characters = place.characters + (is_continuation(here.byte) ? 0 : 1);
+    if (may_end) layer.ends.push_back({at, characters});
+    const Outlook& ahead = outlook(next);
+    // The classes are those of the node's own character too, which does no harm.
+    const bool can_go_on =
+        (here.classes & kBrokenClass) != 0 || (here.classes & ahead.possible) != 0;
+    if (!can_go_on) continue;
+    path_[++depth] = {.situation = next,
+                      .run = ahead.run,
+                      .next = here.first_child,
+                      .characters = characters,
+                      .may_end = may_end,
+                      .end_index = end_index,
+                      .fit_before = fit,
+                      .below = vocabulary.tokens_from(here).size() - tokens.size()};
   }
 }
 
+const MaskCache::Outlook& MaskCache::outlook(SituationId situation) {
+  if (situation >= outlooks_.size()) {
+    outlooks_.resize(situation + situation / 2 + 64, Outlook{kUnknown, 0});
+  }
+  Outlook& known = outlooks_[situation];
+  if (known.run != kUnknown) return known;
+  known = {};
+  for (const Configuration& c : space_->configurations(situation)) {
+    // The longest run does for all of them.
+    const FreeRuns::Run run = free_runs_.of(c.state, c.reg, space_->registers());
+    const int more = std::popcount(run.classes) - std::popcount(known.run.classes);
+    if (more > 0 || (more == 0 && run.characters > known.run.characters)) known.run = run;
+    known.possible |= free_runs_.possible(c.state, c.reg, space_->registers());
+  }
+  // Another one may go on where this one cannot.
+  if (space_->configurations(situation).size() > 1) known.run.is_exact = false;
+  return known;
+}
+
 // Few tokens stay a list, many become bits.
-MaskCache::LayerId MaskCache::add(Layer layer) {
+MaskCache::LayerId MaskCache::add(Layer layer, const Vocabulary::Slice* slice) {
   const size_t words = mask_.words().size();
-  if (layer.tokens.size() > words) {
+  if (slice != nullptr || layer.tokens.size() > words) {
+    if (slice != nullptr) layer.bits = slice->bits;
     layer.bits.resize(words);
     for (const int32_t token : layer.tokens) {
       layer.bits[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
@@ -116,8 +192,8 @@ MaskCache::LayerId MaskCache::add(Layer layer) {
   }
   layer.tokens.shrink_to_fit();
   layer.ends.shrink_to_fit();
-  bytes_ +=
-      sizeof(Layer) + 64 + layer.tokens.size() * 4 + layer.bits.size() * 8 + layer.ends.size() * 4;
+  bytes_ += sizeof(Layer) + 64 + layer.tokens.size() * 4 + layer.bits.size() * 8 +
+            layer.ends.size() * sizeof(End);
   layers_.push_back(std::move(layer));
   return static_cast<LayerId>(layers_.size() - 1);
 }

@@ -13,6 +13,11 @@
 // free text is the same state in every schema's members, so its large layer is walked once; what
 // changes from member to member is the small layer of ends.
 //
+// A walk passes over what must fit or need not be known: below a node whose characters the state
+// takes in any order (free_runs.h) all tokens fit, and a rule's end is of no interest where all
+// tokens that go on from there fit anyway. What most states of a string share, the tokens of plain
+// text, is kept as bits by the vocabulary.
+//
 // The idea of context-independent tokens: Dong et al., "XGrammar", 2024 (arXiv:2411.15100); of the
 // walk over a tree of tokens: llguidance, https://github.com/guidance-ai/llguidance (docs).
 //
@@ -24,6 +29,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/grammar/free_runs.h"
 #include "runtime/grammar/matcher.h"
 #include "runtime/grammar/state_space.h"
 #include "runtime/grammar/vocabulary.h"
@@ -43,17 +49,40 @@ class MaskCache {
 
  private:
   using LayerId = uint32_t;
+  // A node of the vocabulary where a frame may end, with tokens below that may not fit there.
+  struct End {
+    uint32_t node = 0;
+    uint32_t characters = 0;  // from the root
+  };
   struct Layer {
     std::vector<int32_t> tokens;  // that fit here, if they are few
     std::vector<uint64_t> bits;   // else
-    std::vector<uint32_t> ends;   // nodes of the vocabulary where this frame may end
+    std::vector<End> ends;
     std::unordered_map<uint64_t, LayerId> below;  // by state and register
+  };
+  // What is known of a situation before a byte is tried.
+  struct Outlook {
+    FreeRuns::Run run;
+    ClassSet possible = 0;  // no characters but these may come next
+  };
+  // Where a walk stands: below some node.
+  struct Place {
+    SituationId situation = kDead;
+    FreeRuns::Run run;
+    uint32_t next = 0;        // child to look at; 0: none is left
+    uint32_t characters = 0;  // from the root
+    // If the frame may end at the node: where in the layer that stands, and what had fitted before.
+    bool may_end = false;
+    size_t end_index = 0;
+    size_t fit_before = 0;
+    size_t below = 0;  // tokens
   };
 
   LayerId top_layer(StateId state, uint32_t reg);
   LayerId layer_below(LayerId above, StateId state, uint32_t reg);
-  void walk(SituationId from, uint32_t node, Layer& layer);
-  LayerId add(Layer layer);
+  size_t walk(SituationId from, End below, const Vocabulary::Slice* slice, Layer& layer);
+  const Outlook& outlook(SituationId situation);
+  LayerId add(Layer layer, const Vocabulary::Slice* slice);
 
   std::shared_ptr<StateSpace> space_;
   std::shared_ptr<const Vocabulary> vocabulary_;
@@ -61,7 +90,9 @@ class MaskCache {
   std::unordered_map<uint64_t, LayerId> top_layers_;
   size_t bytes_ = 0;  // of all layers, about
 
-  std::vector<SituationId> path_;  // of the walk: the situation at each depth
+  FreeRuns free_runs_;
+  std::vector<Outlook> outlooks_;  // by situation; kUnknown where not yet looked at
+  std::vector<Place> path_;        // of the walk, by depth
   std::vector<LayerId> wanted_;    // the layers of the mask under way, ascending
   std::vector<LayerId> shown_;     // those of mask_
   TokenMask mask_;

@@ -8,7 +8,7 @@
 namespace strata::grammar {
 
 Matcher::Matcher(std::shared_ptr<StateSpace> space)
-    : space_(std::move(space)), situation_(space_->start()) {}
+    : space_(std::move(space)), situation_(space_->start()), failure_(space_->failure()) {}
 
 bool Matcher::accept_byte(uint8_t byte) {
   const SituationId next = space_->step(situation_, byte);
@@ -34,6 +34,7 @@ bool Matcher::accept(std::string_view bytes) {
 }
 
 size_t Matcher::accept_some(std::string_view bytes) {
+  if (situation_ == kDead) return 0;  // from the start, and failure_ says why
   failure_ = ok_status();
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (!accept_byte(static_cast<uint8_t>(bytes[i]))) return i;
@@ -97,6 +98,7 @@ std::string Matcher::expected() const {
 void Matcher::move_to(std::shared_ptr<StateSpace> space) {
   situation_ = space->adopt(situation_, *space_);
   space_ = std::move(space);
+  if (situation_ == kDead && failure_.ok()) failure_ = space_->failure();
 }
 
 }  // namespace strata::grammar

@@ -20,6 +20,8 @@ namespace strata::grammar {
 
 class Matcher {
  public:
+  // Where the grammar cannot even begin, as its first state hits a bound, nothing is ever accepted
+  // and failure() says why.
   explicit Matcher(std::shared_ptr<StateSpace> space);
   explicit Matcher(std::shared_ptr<const Pda> pda)
       : Matcher(std::make_shared<StateSpace>(std::move(pda))) {}

@@ -3,56 +3,74 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "runtime/base/utf8.h"
 
 namespace strata::grammar {
 namespace {
 
-// States that each rule can be in before it has read anything; `nullable` calls are passed over.
-std::vector<StateId> before_reading(const Pda& pda, RuleId rule, const std::vector<bool>& nullable,
-                                    std::vector<uint32_t>& mark) {
-  std::vector<StateId> states = {pda.rules[rule]};
-  mark[states[0]] = rule + 1;
-  for (size_t i = 0; i < states.size(); ++i) {
-    for (const Pda::Call& call : pda.states[states[i]].calls) {
-      if (!nullable[call.rule] || mark[call.next] == rule + 1) continue;
-      mark[call.next] = rule + 1;
-      states.push_back(call.next);
-    }
-  }
-  return states;
-}
-
-std::vector<bool> nullable_rules(const Pda& pda) {
-  std::vector<bool> nullable(pda.rules.size());
-  for (bool changed = true; changed;) {
-    changed = false;
-    std::vector<uint32_t> mark(pda.states.size());
-    for (RuleId rule = 0; rule < pda.rules.size(); ++rule) {
-      if (nullable[rule]) continue;
-      const std::vector<StateId> states = before_reading(pda, rule, nullable, mark);
-      nullable[rule] = std::any_of(states.begin(), states.end(),
-                                   [&](StateId s) { return pda.states[s].accepts; });
-      changed = changed || nullable[rule];
-    }
-  }
-  return nullable;
-}
-
-Status check_left_recursion(const Pda& pda, const std::vector<std::string>& names) {
-  const std::vector<bool> nullable = nullable_rules(pda);
-  const size_t count = pda.rules.size();
-  std::vector<std::vector<RuleId>> first_calls(count);
-  std::vector<uint32_t> callers(count);
-  std::vector<uint32_t> mark(pda.states.size());
-  for (RuleId rule = 0; rule < count; ++rule) {
-    for (const StateId state : before_reading(pda, rule, nullable, mark)) {
-      for (const Pda::Call& call : pda.states[state].calls) {
-        first_calls[rule].push_back(call.rule);
-        ++callers[call.rule];
+// What each rule can do before it has read anything.
+//
+// A rule's states are followed through calls of rules that may be empty; calls of others wait until
+// that is known of them, so that nothing is looked at twice.
+class Beginnings {
+ public:
+  explicit Beginnings(const Pda& pda)
+      : pda_(pda),
+        first_calls_(pda.rules.size()),
+        nullable_(pda.rules.size()),
+        waiting_(pda.rules.size()) {
+    for (RuleId rule = 0; rule < pda.rules.size(); ++rule) reach(rule, pda.rules[rule]);
+    while (!work_.empty()) {
+      const auto [rule, id] = work_.back();
+      work_.pop_back();
+      const Pda::State& state = pda.states[id];
+      if (state.accepts) set_nullable(rule);
+      for (const Pda::Call& call : state.calls) {
+        first_calls_[rule].push_back(call.rule);
+        if (nullable_[call.rule])
+          reach(rule, call.next);
+        else
+          waiting_[call.rule].push_back({rule, call.next});
       }
     }
+  }
+
+  // The rules that each rule may call first.
+  const std::vector<std::vector<RuleId>>& first_calls() const { return first_calls_; }
+
+ private:
+  struct Place {
+    RuleId rule;
+    StateId state;
+  };
+
+  void reach(RuleId rule, StateId state) {
+    if (seen_.insert((uint64_t{rule} << 32) | state).second) work_.push_back({rule, state});
+  }
+  void set_nullable(RuleId rule) {
+    if (nullable_[rule]) return;
+    nullable_[rule] = true;
+    for (const Place& place : waiting_[rule]) reach(place.rule, place.state);
+    waiting_[rule].clear();
+  }
+
+  const Pda& pda_;
+  std::vector<std::vector<RuleId>> first_calls_;
+  std::vector<bool> nullable_;
+  std::vector<std::vector<Place>> waiting_;  // by the rule that would have to be empty
+  std::unordered_set<uint64_t> seen_;
+  std::vector<Place> work_;
+};
+
+Status check_left_recursion(const Pda& pda, const std::vector<std::string>& names) {
+  const Beginnings beginnings(pda);
+  const std::vector<std::vector<RuleId>>& first_calls = beginnings.first_calls();
+  const size_t count = pda.rules.size();
+  std::vector<uint32_t> callers(count);
+  for (const std::vector<RuleId>& calls : first_calls) {
+    for (const RuleId called : calls) ++callers[called];
   }
   // Takes away rules that nobody is left to call first; what stays lies on a cycle or behind one.
   std::vector<RuleId> free;

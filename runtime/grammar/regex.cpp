@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/utf8.h"
 #include "runtime/text/unicode.h"
 
@@ -17,22 +18,17 @@ constexpr uint32_t kRepeatMax = 100000;
 
 class RegexParser {
  public:
-  RegexParser(std::u32string text, ExprPool& pool) : text_(std::move(text)), pool_(pool) {}
+  RegexParser(std::u32string text, ExprPool& pool, Budget& budget)
+      : text_(std::move(text)), pool_(pool), budget_(budget), groups_(pool) {}
 
   Result<ExprId> parse() {
-    open_.emplace_back();
+    groups_.open();
     while (at_ < text_.size()) TRY(parse_item());
-    if (open_.size() > 1) return fail("a group '(' without its ')'");
-    return close_group();
+    if (groups_.depth() > 1) return fail("a group '(' without its ')'");
+    return groups_.close();
   }
 
  private:
-  // A group that is not closed yet: its finished alternatives, and the one being read.
-  struct Group {
-    std::vector<ExprId> alternatives;
-    std::vector<ExprId> sequence;
-  };
-
   Status fail(std::string_view what) const {
     return invalid_argument(fmt::format("regular expression, character {}: {}", at_ + 1, what));
   }
@@ -45,29 +41,19 @@ class RegexParser {
     at_ += text.size();
     return true;
   }
-  void push(ExprId expr) { open_.back().sequence.push_back(expr); }
-
-  ExprId close_group() {
-    Group& group = open_.back();
-    group.alternatives.push_back(pool_.sequence(std::move(group.sequence)));
-    const ExprId expr = pool_.choice(std::move(group.alternatives));
-    open_.pop_back();
-    return expr;
-  }
 
   Status parse_item() {
     switch (peek()) {
       case U'|':
         ++at_;
-        open_.back().alternatives.push_back(pool_.sequence(std::move(open_.back().sequence)));
-        open_.back().sequence.clear();
+        groups_.next_alternative();
         return ok_status();
       case U'(':
         return open_group();
       case U')': {
-        if (open_.size() == 1) return fail("a ')' without its '('");
+        if (groups_.depth() == 1) return fail("a ')' without its '('");
         ++at_;
-        return repeated(close_group());
+        return repeated(groups_.close());
       }
       case U'^':
         ++at_;
@@ -88,7 +74,7 @@ class RegexParser {
     if (more() && (peek() == U'*' || peek() == U'+' || peek() == U'?')) {
       return fail("a repetition of '^' or '$'");
     }
-    push(pool_.assertion(kind));
+    groups_.push(pool_.assertion(kind));
     return ok_status();
   }
 
@@ -112,10 +98,10 @@ class RegexParser {
     } else {
       ++at_;
     }
-    if (open_.size() > kGroupsMax) {
+    if (groups_.depth() > kGroupsMax) {
       return fail(fmt::format("more than {} groups inside each other", kGroupsMax));
     }
-    open_.emplace_back();
+    groups_.open();
     return ok_status();
   }
 
@@ -145,7 +131,7 @@ class RegexParser {
     } else if (skip(U"?")) {
       min = 0;
     } else if (!TRY(parse_counts(min, max))) {
-      push(expr);
+      groups_.push(expr);
       return ok_status();
     }
     if (peek() == U'+') return fail("possessive repetition is not supported");
@@ -153,7 +139,7 @@ class RegexParser {
     if (peek() == U'*' || peek() == U'+' || peek() == U'?') {
       return fail("a repetition of a repetition: write parentheses");
     }
-    push(pool_.repeat(expr, min, max));
+    groups_.push(pool_.repeat(expr, min, max));
     return ok_status();
   }
 
@@ -183,9 +169,9 @@ class RegexParser {
 
   // Numbers beyond kRepeatMax come out as one above it.
   std::optional<uint32_t> parse_number() {
-    if (!(peek() >= U'0' && peek() <= U'9')) return std::nullopt;
+    if (!is_ascii_digit(peek())) return std::nullopt;
     uint32_t number = 0;
-    while (peek() >= U'0' && peek() <= U'9') {
+    while (is_ascii_digit(peek())) {
       number = std::min(number * 10 + static_cast<uint32_t>(peek() - U'0'), kRepeatMax + 1);
       ++at_;
     }
@@ -195,7 +181,7 @@ class RegexParser {
   Result<CodeSet> parse_class() {
     ++at_;
     const bool negated = skip(U"^");
-    CodeSet set;
+    std::vector<CodeRange> ranges;
     if (peek() == U']') return fail("an empty class: write \\] for the bracket itself");
     while (peek() != U']') {
       if (!more()) return fail("a class '[' without its ']'");
@@ -205,7 +191,7 @@ class RegexParser {
       const CodeSet first = TRY(parse_class_member());
       const bool is_range = peek() == U'-' && at_ + 1 < text_.size() && peek(1) != U']';
       if (!is_range) {
-        set.add(first);
+        ranges.insert(ranges.end(), first.ranges().begin(), first.ranges().end());
         continue;
       }
       ++at_;
@@ -216,9 +202,10 @@ class RegexParser {
       if (!single(first) || !single(last) || first.ranges()[0].first > last.ranges()[0].first) {
         return fail("a range in a class that does not go from a letter to a later one");
       }
-      set.add(first.ranges()[0].first, last.ranges()[0].first);
+      ranges.push_back({first.ranges()[0].first, last.ranges()[0].first});
     }
     ++at_;
+    const CodeSet set(std::move(ranges));
     return negated ? set.complement() : set;
   }
 
@@ -260,14 +247,14 @@ class RegexParser {
       case U'P':
         return parse_property(true);
       case U'x':
-        return parse_code(2);
+        return CodeSet::of(TRY(parse_code(2)));
       case U'u':
-        return parse_code(4);
+        return CodeSet::of(TRY(parse_code(4)));
       case U'b':
         if (in_class) return CodeSet::of('\b');
         return fail("\\b is not supported");
       case U'0':
-        if (peek() < U'0' || peek() > U'9') return CodeSet::of(0);
+        if (!is_ascii_digit(peek())) return CodeSet::of(0);
         return fail("octal escapes are not supported");
       default:
         break;
@@ -292,61 +279,58 @@ class RegexParser {
       if (name.starts_with(prefix)) name.erase(0, prefix.size());
     }
     if (name == "Letter") name = "L";
-    Result<CodeSet> set = category_codes(name);
-    if (!set.ok()) return fail(set.status().message());
+    const CodeSet* const set = category_codes(name);
+    if (set == nullptr) {
+      return fail(fmt::format(
+          "\\p{{{}}} is no general category of Unicode: one or two letters, such as \\p{{Lu}}",
+          printable(name)));
+    }
+    TRY(budget_.spend(set->ranges().size()));
     return negated ? set->complement() : *set;
   }
 
-  Result<uint32_t> parse_hex(size_t digits_min, size_t digits_max) {
-    uint32_t code = 0;
-    size_t digits = 0;
-    for (; digits < digits_max; ++digits) {
-      const char32_t c = peek();
-      uint32_t value = 0;
-      if (c >= U'0' && c <= U'9')
-        value = static_cast<uint32_t>(c - U'0');
-      else if (c >= U'a' && c <= U'f')
-        value = static_cast<uint32_t>(c - U'a' + 10);
-      else if (c >= U'A' && c <= U'F')
-        value = static_cast<uint32_t>(c - U'A' + 10);
-      else
-        break;
-      code = code * 16 + value;
-      ++at_;
+  // \xHH, \uHHHH (or two of them, a surrogate pair) and \u{H...}.
+  Result<uint32_t> parse_code(size_t digits) {
+    if (skip(U"{")) {
+      size_t count = 0;
+      while (count < 6 && hex_digit(peek(count))) ++count;
+      if (count == 0) return fail(kFewDigits);
+      const uint32_t code = TRY(take_hex(count));
+      if (!skip(U"}")) return fail("an escape without its '}'");
+      return checked(code);
     }
-    if (digits < digits_min) return fail("an escape with too few hexadecimal digits");
-    return code;
+    const uint32_t code = TRY(take_hex(digits));
+    if (!is_high_surrogate(code) || !skip(U"\\u")) return checked(code);
+    const uint32_t low = TRY(take_hex(4));
+    if (!is_low_surrogate(low)) return fail("half of a surrogate pair");
+    return static_cast<uint32_t>(join_surrogates(code, low));
   }
 
-  Result<CodeSet> parse_code(size_t digits) {
-    uint32_t code = 0;
-    if (skip(U"{")) {
-      code = TRY(parse_hex(1, 6));
-      if (!skip(U"}")) return fail("an escape without its '}'");
-    } else {
-      code = TRY(parse_hex(digits, digits));
-      const bool high = code >= 0xD800 && code <= 0xDBFF;
-      if (high && skip(U"\\u")) {
-        const uint32_t low = TRY(parse_hex(4, 4));
-        if (low < 0xDC00 || low > 0xDFFF) return fail("half of a surrogate pair");
-        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-      }
-    }
-    if (code > kCodeMax || (code >= kSurrogateFirst && code <= kSurrogateLast)) {
-      return fail(fmt::format("U+{:04X} is no character", code));
-    }
-    return CodeSet::of(code);
+  Result<uint32_t> take_hex(size_t digits) {
+    const std::optional<uint32_t> code =
+        parse_hex(std::u32string_view(text_).substr(std::min(at_, text_.size())), digits);
+    if (!code) return fail(kFewDigits);
+    at_ += digits;
+    return *code;
   }
+
+  Result<uint32_t> checked(uint32_t code) const {
+    if (is_scalar_value(code)) return code;
+    return fail(fmt::format("U+{:04X} is no character", code));
+  }
+
+  static constexpr std::string_view kFewDigits = "an escape with too few hexadecimal digits";
 
   const std::u32string text_;
   ExprPool& pool_;
+  Budget& budget_;
   size_t at_ = 0;
-  std::vector<Group> open_;
+  ExprGroups groups_;
 };
 
 }  // namespace
 
-Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool) {
+Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool, Budget& budget) {
   if (!is_utf8(pattern)) return invalid_argument("regular expression: not UTF-8");
   std::u32string text;
   for (size_t offset = 0; offset < pattern.size();) {
@@ -354,12 +338,13 @@ Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool) {
     text.push_back(next.code_point);
     offset += next.length;
   }
-  return RegexParser(std::move(text), pool).parse();
+  TRY(budget.spend(text.size()));
+  return RegexParser(std::move(text), pool, budget).parse();
 }
 
 Result<CharDfa> regex_dfa(std::string_view pattern, bool search, Budget& budget) {
   ExprPool pool;
-  const ExprId root = TRY(parse_regex(pattern, pool));
+  const ExprId root = TRY(parse_regex(pattern, pool, budget));
   return compile(pool, root, search, budget).with_context("regular expression");
 }
 

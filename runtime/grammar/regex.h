@@ -18,7 +18,7 @@
 namespace strata::grammar {
 
 // Adds the expression to the pool. Errors: INVALID_ARGUMENT with the character's number.
-Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool);
+Result<ExprId> parse_regex(std::string_view pattern, ExprPool& pool, Budget& budget);
 
 // Parses and compiles. `search`: as in compile().
 Result<CharDfa> regex_dfa(std::string_view pattern, bool search, Budget& budget);

@@ -28,7 +28,35 @@ void remove_all(Bits& bits, const Bits& other) {
 }  // namespace
 
 Registers::Registers(std::shared_ptr<const Pda> pda)
-    : pda_(std::move(pda)), initial_(pda_->controls.size()) {}
+    : pda_(std::move(pda)), wanted_by_(pda_->controls.size()), initial_(pda_->controls.size()) {
+  for (uint32_t control = 0; control < pda_->controls.size(); ++control) close_dependents(control);
+}
+
+void Registers::close_dependents(uint32_t id) {
+  const Control& control = pda_->controls[id];
+  if (control.dependents.empty()) return;
+  const size_t words = (control.key_count + 63) / 64;
+  std::vector<Bits> direct(control.key_count, Bits(words));
+  for (const auto& [key, wanted] : control.dependents) add_all(direct[key], wanted);
+  std::vector<Bits>& closed = wanted_by_[id];
+  closed.assign(control.key_count, Bits(words));
+  std::vector<uint32_t> work;
+  for (uint32_t key = 0; key < control.key_count; ++key) {
+    work.assign(1, key);
+    while (!work.empty()) {
+      const Bits& wanted = direct[work.back()];
+      work.pop_back();
+      for (size_t i = 0; i < words; ++i) {
+        uint64_t added = wanted[i] & ~closed[key][i];
+        closed[key][i] |= added;
+        for (; added != 0; added &= added - 1) {
+          work.push_back(static_cast<uint32_t>(i * 64) +
+                         static_cast<uint32_t>(std::countr_zero(added)));
+        }
+      }
+    }
+  }
+}
 
 uint32_t Registers::apply_known(OpId op_id, uint32_t reg) {
   const Op& op = pda_->ops[op_id];
@@ -100,25 +128,25 @@ uint32_t Registers::intern(Object object) {
   return entry->second;
 }
 
-// What must be there besides `keys`: the required ones, and those that members ask for, and those
-// that these ask for.
-Bits Registers::wanted_by(const Control& control, const Bits& keys) const {
-  Bits wanted = keys;
-  add_all(wanted, control.required);
-  for (bool changed = !control.dependents.empty(); changed;) {
-    const Bits before = wanted;
-    for (const auto& [key, dependents] : control.dependents) {
-      if (contains(wanted, key)) add_all(wanted, dependents);
+// What must come yet: the required members, and those that members ask for.
+Bits Registers::missing(const Object& object) const {
+  const Control& control = pda_->controls[object.control];
+  const std::vector<Bits>& wanted_by = wanted_by_[object.control];
+  Bits missing = control.required;
+  missing.resize(object.seen.size());
+  for (uint32_t key = 0; key < wanted_by.size(); ++key) {
+    if (contains(object.seen, key) || contains(control.required, key)) {
+      add_all(missing, wanted_by[key]);
     }
-    changed = wanted != before;
   }
-  remove_all(wanted, keys);
-  return wanted;
+  remove_all(missing, object.seen);
+  return missing;
 }
 
 void Registers::derive(Object& object) const {
   const Control& control = pda_->controls[object.control];
-  const Bits missing = wanted_by(control, object.seen);
+  const std::vector<Bits>& wanted_by = wanted_by_[object.control];
+  const Bits missing = this->missing(object);
   const uint64_t total = uint64_t{count(object.seen)} + object.others;
   const uint64_t needed = total + count(missing);
   object.can_close = count(missing) == 0 && total >= control.min;
@@ -129,10 +157,12 @@ void Registers::derive(Object& object) const {
   for (uint32_t key = 0; key < control.key_count; ++key) {
     if (contains(object.seen, key)) continue;
     bool fits = true;
-    if (control.max != kUnlimited && !control.dependents.empty()) {
-      Bits with_key = object.seen;
+    if (control.max != kUnlimited && !wanted_by.empty()) {
+      Bits with_key = missing;
+      add_all(with_key, wanted_by[key]);
       with_key[key / 64] |= uint64_t{1} << (key % 64);
-      fits = total + 1 + count(wanted_by(control, with_key)) <= control.max;
+      remove_all(with_key, object.seen);
+      fits = total + count(with_key) <= control.max;
     }
     if (fits) object.allowed[key / 64] |= uint64_t{1} << (key % 64);
   }

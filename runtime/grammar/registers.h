@@ -51,11 +51,14 @@ class Registers {
   uint32_t object_number(uint32_t control, uint32_t reg);
   uint32_t intern(Object object);
   void derive(Object& object) const;
-  Bits wanted_by(const Control& control, const Bits& keys) const;
+  void close_dependents(uint32_t control);
+  Bits missing(const Object& object) const;
 
   std::shared_ptr<const Pda> pda_;
   std::vector<Object> objects_;  // register r is objects_[r - 1]
   std::map<std::tuple<uint32_t, Bits, uint32_t>, uint32_t> numbers_;
+  // By control and key: the keys that it asks for, and that these ask for; none for most controls.
+  std::vector<std::vector<Bits>> wanted_by_;
   std::vector<uint32_t> initial_;  // {controls}: the register of an empty object; 0: not yet made
   std::unordered_map<uint64_t, uint32_t> results_;  // op and register
 };

@@ -168,12 +168,12 @@ Status AlternativeBuilder::add_strings(ValueDef& def) {
       where = place(condition, "length");
     }
     if (keywords->pattern) {
-      sets.push_back(TRY(regex_dfa(*keywords->pattern, true, values_.budget_)
-                             .with_context(place(condition, "pattern"))));
+      sets.push_back(
+          TRY(values_.pattern_texts(*keywords->pattern).with_context(place(condition, "pattern"))));
     }
     if (keywords->format) {
-      sets.push_back(TRY(
-          format_dfa(*keywords->format, values_.budget_).with_context(place(condition, "format"))));
+      sets.push_back(
+          TRY(values_.format_texts(*keywords->format).with_context(place(condition, "format"))));
     }
   }
   if (strings.min > strings.max) return ok_status();

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <string_view>
 
+#include "runtime/base/ascii.h"
 #include "runtime/base/utf8.h"
 
 namespace strata::grammar {
@@ -151,34 +151,22 @@ class Reader {
     }
     text.remove_prefix(std::min(hash + 1, text.size()));
     const std::string pointer = unescape(text);
-    keywords_.ref =
-        pointer.empty() || pointer[0] == '/' ? schema_.resolve(pointer) : find_anchor(pointer);
+    keywords_.ref = pointer.empty() || pointer[0] == '/' ? schema_.resolve(pointer)
+                                                         : schema_.find_anchor(pointer);
     if (!keywords_.ref) return wrong(key, fmt::format("'{}' leads to nothing", shown));
     return ok_status();
   }
 
+  // %41 is 'A'.
   static std::string unescape(std::string_view text) {
     std::string result;
     for (size_t i = 0; i < text.size(); ++i) {
-      int code = 0;
-      const char* first = text.data() + i + 1;
-      const bool escaped = text[i] == '%' && i + 2 < text.size() &&
-                           std::from_chars(first, first + 2, code, 16).ptr == first + 2;
-      result += escaped ? static_cast<char>(code) : text[i];
-      if (escaped) i += 2;
+      const std::optional<uint32_t> code =
+          text[i] == '%' ? parse_hex(text.substr(i + 1), 2) : std::nullopt;
+      result += code ? static_cast<char>(*code) : text[i];
+      if (code) i += 2;
     }
     return result;
-  }
-
-  std::optional<JsonId> find_anchor(std::string_view name) const {
-    for (JsonId id = 0; id < schema_.size(); ++id) {
-      if (schema_.at(id).kind != Kind::object) continue;
-      const std::optional<JsonId> anchor = schema_.find(id, "$anchor");
-      if (anchor && schema_.at(*anchor).kind == Kind::string && schema_.at(*anchor).text == name) {
-        return id;
-      }
-    }
-    return std::nullopt;
   }
 
   Status read_branches(std::string_view key, JsonId value) {

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "runtime/base/utf8.h"
-#include "runtime/grammar/regex.h"
 #include "runtime/grammar/schema_alternative.h"
 
 namespace strata::grammar {
@@ -89,8 +88,8 @@ Status AlternativeBuilder::add_objects(ValueDef& def) {
 Result<bool> AlternativeBuilder::add_name_rules(NameParts& parts) {
   for (size_t i = 0; i < owns_.size(); ++i) {
     for (const auto& [pattern, schema] : owns_[i].second->pattern_properties) {
-      parts.automata.push_back(TRY(regex_dfa(pattern, true, values_.budget_)
-                                       .with_context(place(owns_[i].first, "patternProperties"))));
+      parts.automata.push_back(TRY(
+          values_.pattern_texts(pattern).with_context(place(owns_[i].first, "patternProperties"))));
       parts.patterns.push_back({i, schema});
     }
   }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/grammar/formats.h"
+#include "runtime/grammar/regex.h"
 #include "runtime/grammar/schema_alternative.h"
 
 namespace strata::grammar {
@@ -32,6 +34,18 @@ Result<const Keywords*> SchemaValues::keywords(JsonId node) {
   const auto known = keywords_.find(node);
   if (known != keywords_.end()) return &known->second;
   return &keywords_.emplace(node, TRY(read_keywords(schema_, node))).first->second;
+}
+
+Result<CharDfa> SchemaValues::pattern_texts(const std::string& pattern) {
+  const auto known = patterns_.find(pattern);
+  if (known != patterns_.end()) return known->second;
+  return patterns_.emplace(pattern, TRY(regex_dfa(pattern, true, budget_))).first->second;
+}
+
+Result<CharDfa> SchemaValues::format_texts(const std::string& format) {
+  const auto known = formats_.find(format);
+  if (known != formats_.end()) return known->second;
+  return formats_.emplace(format, TRY(format_dfa(format, budget_))).first->second;
 }
 
 ValueId SchemaValues::value_of(Conditions conditions) {
@@ -196,6 +210,7 @@ Status SchemaValues::expand_schema(Branch& branch, JsonId node, uint32_t chain,
     std::vector<Branch> more;
     for (const JsonId child : keywords.any_of) {
       for (const Branch& fork : forks) {
+        TRY(budget_.spend(20 + fork.pending.size() + fork.finished.size()));
         more.push_back(fork);
         add(more.back(), Kind::schema, child);
         if (more.size() > kBranchesMax) break;
@@ -248,20 +263,41 @@ bool is_possible(const ObjectAlternative& object, const std::vector<ValueDef>& v
 }  // namespace
 
 // The least solution: a value that only contains itself without end is not possible.
+// A value is looked at again where one that it contains has turned out possible.
 void SchemaValues::find_possible() {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (ValueDef& value : values_) {
-      if (value.possible) continue;
-      value.possible = value.has_null || value.has_true || value.has_false ||
-                       !value.numbers.empty() || !value.strings.empty();
-      for (const auto& array : value.arrays) {
-        value.possible = value.possible || is_possible(array, values_);
-      }
-      for (const auto& object : value.objects) {
-        value.possible = value.possible || is_possible(object, values_);
-      }
-      changed = changed || value.possible;
+  std::vector<std::vector<ValueId>> containers(values_.size());
+  std::vector<ValueId> work;
+  for (ValueId id = 0; id < values_.size(); ++id) {
+    for (const ArrayAlternative& array : values_[id].arrays) {
+      for (const ValueId element : array.prefix) containers[element].push_back(id);
+      containers[array.rest].push_back(id);
+    }
+    for (const ObjectAlternative& object : values_[id].objects) {
+      for (const auto& label : object.labels) containers[label.value].push_back(id);
+    }
+    work.push_back(id);
+  }
+  std::vector<bool> waits(values_.size(), true);
+  // Contained values have been made after their containers: the last ones are looked at first.
+  while (!work.empty()) {
+    const ValueId id = work.back();
+    work.pop_back();
+    waits[id] = false;
+    ValueDef& value = values_[id];
+    if (value.possible) continue;
+    value.possible = value.has_null || value.has_true || value.has_false ||
+                     !value.numbers.empty() || !value.strings.empty();
+    for (const auto& array : value.arrays) {
+      value.possible = value.possible || is_possible(array, values_);
+    }
+    for (const auto& object : value.objects) {
+      value.possible = value.possible || is_possible(object, values_);
+    }
+    if (!value.possible) continue;
+    for (const ValueId container : containers[id]) {
+      if (waits[container] || values_[container].possible) continue;
+      waits[container] = true;
+      work.push_back(container);
     }
   }
   for (ValueDef& value : values_) {

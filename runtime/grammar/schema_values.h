@@ -101,6 +101,9 @@ class SchemaValues {
 
   Result<const Keywords*> keywords(JsonId node);
   ValueId value_of(Conditions conditions);
+  // A pattern's or a format's texts, compiled once however often it is used.
+  Result<CharDfa> pattern_texts(const std::string& pattern);
+  Result<CharDfa> format_texts(const std::string& format);
   Status build_all();
   Status build(ValueId id);
   Result<bool> build_now(ValueId id);
@@ -114,6 +117,8 @@ class SchemaValues {
   const Strictness strictness_;
   Budget& budget_;
   std::map<JsonId, Keywords> keywords_;
+  std::map<std::string, CharDfa> patterns_;
+  std::map<std::string, CharDfa> formats_;
   std::map<Conditions, ValueId> numbers_;
   std::vector<Conditions> conditions_;
   std::vector<ValueDef> values_;

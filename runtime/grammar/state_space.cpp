@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 
 namespace strata::grammar {
 namespace {
 
-constexpr SituationId kUnknown = 0xFFFFFFFF;
-constexpr size_t kMarks = 4096;  // above twice the visited configurations
-constexpr size_t kVisitedMax = 2000;
+constexpr size_t kMarks = 4096;
+static_assert(kMarks > 2 * kConfigurationsMax);
 // Together about 150 MB at most.
 constexpr size_t kSituationsMax = 400000;
 constexpr size_t kConfigurationsTotalMax = 4000000;
@@ -20,7 +20,8 @@ constexpr size_t kRegistersMax = 200000;
 
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash ^= value + 0x9E3779B97F4A7C15ULL + (hash << 6) + (hash >> 2);
-  return hash * 0xFF51AFD7ED558CCDULL;
+  hash *= 0xFF51AFD7ED558CCDULL;
+  return hash ^ (hash >> 32);
 }
 
 uint64_t hash_of(const Configuration& c) { return mix(mix(mix(1, c.state), c.reg), c.node); }
@@ -54,21 +55,32 @@ SituationId StateSpace::alone(StateId state, uint32_t reg) {
 SituationId StateSpace::step(SituationId from, uint8_t byte) {
   begin();
   const Situation& situation = situations_[from];
+  same_first_ = 0;
+  same_last_ = 255;
   for (uint32_t i = 0; i < situation.count; ++i) {
     const Configuration& c = configurations_[situation.first + i];
     const std::vector<Pda::Edge>& edges = pda_->states[c.state].edges;
     auto edge = std::upper_bound(edges.begin(), edges.end(), byte,
                                  [](uint8_t value, auto& e) { return value < e.first; });
-    if (edge == edges.begin() || (--edge)->last < byte) continue;
+    if (edge != edges.end()) {
+      same_last_ = std::min(same_last_, static_cast<uint8_t>(edge->first - 1));
+    }
+    if (edge == edges.begin()) continue;
+    --edge;
+    if (edge->last < byte) {
+      same_first_ = std::max(same_first_, static_cast<uint8_t>(edge->last + 1));
+      continue;
+    }
+    same_first_ = std::max(same_first_, edge->first);
+    same_last_ = std::min(same_last_, edge->last);
     const uint32_t reg = registers_.apply(edge->op, c.reg);
     if (reg != kRefused) visit({edge->target, reg, c.node});
   }
   return close();
 }
 
-SituationId StateSpace::step_cached(SituationId from, uint8_t byte) {
+SituationId StateSpace::step_and_keep(SituationId from, uint8_t byte) {
   Situation& situation = situations_[from];
-  if (situation.next != nullptr && situation.next[byte] != kUnknown) return situation.next[byte];
   // One walk may meet more situations than there should be tables for; then it goes without.
   if (situation.next == nullptr && tables_ >= kTablesMax) return step(from, byte);
   if (situation.next == nullptr) {
@@ -77,7 +89,8 @@ SituationId StateSpace::step_cached(SituationId from, uint8_t byte) {
     ++tables_;
   }
   const SituationId to = step(from, byte);
-  situations_[from].next[byte] = to;  // the reference above may be stale
+  SituationId* const next = situations_[from].next.get();  // the reference above may be stale
+  std::fill(next + same_first_, next + same_last_ + 1, to);
   return to;
 }
 
@@ -114,7 +127,7 @@ void StateSpace::visit(const Configuration& configuration) {
     if (work_[marks_[slot]] == configuration) return;
     slot = (slot + 1) % kMarks;
   }
-  if (work_.size() >= kVisitedMax) {
+  if (work_.size() >= kConfigurationsMax) {
     failure_ = resource_exhausted(
         fmt::format("the grammar is too ambiguous: a text can be read in more than {} ways",
                     kConfigurationsMax),
@@ -154,11 +167,11 @@ SituationId StateSpace::close() {
 
 NodeId StateSpace::push(StateId state, uint32_t reg, NodeId parent) {
   const uint64_t hash = mix(mix(mix(2, state), reg), parent);
-  const auto [first, last] = node_numbers_.equal_range(hash);
-  for (auto entry = first; entry != last; ++entry) {
-    const Node& node = nodes_[entry->second];
-    if (node.state == state && node.reg == reg && node.parent == parent) return entry->second;
-  }
+  const NodeId known = node_numbers_.find(hash, [&](NodeId candidate) {
+    const Node& node = nodes_[candidate];
+    return node.state == state && node.reg == reg && node.parent == parent;
+  });
+  if (known != NumberIndex::kNone) return known;
   const uint32_t depth = nodes_[parent].depth + 1;
   if (depth > kStackDepthMax) {
     failure_ = resource_exhausted(
@@ -167,7 +180,7 @@ NodeId StateSpace::push(StateId state, uint32_t reg, NodeId parent) {
   }
   const auto id = static_cast<NodeId>(nodes_.size());
   nodes_.push_back({state, reg, parent, depth});
-  node_numbers_.emplace(hash, id);
+  node_numbers_.add(hash, id);
   return id;
 }
 
@@ -176,21 +189,19 @@ SituationId StateSpace::intern(bool ends) {
   std::sort(readers_.begin(), readers_.end());
   uint64_t hash = ends ? 3 : 4;
   for (const Configuration& c : readers_) hash = mix(hash, hash_of(c));
-  const auto [first, last] = situation_numbers_.equal_range(hash);
-  for (auto entry = first; entry != last; ++entry) {
-    const std::span<const Configuration> known = configurations(entry->second);
-    if (situations_[entry->second].ends == ends &&
-        std::equal(known.begin(), known.end(), readers_.begin(), readers_.end())) {
-      return entry->second;
-    }
-  }
+  const SituationId known = situation_numbers_.find(hash, [&](SituationId candidate) {
+    const std::span<const Configuration> readers = configurations(candidate);
+    return situations_[candidate].ends == ends &&
+           std::equal(readers.begin(), readers.end(), readers_.begin(), readers_.end());
+  });
+  if (known != NumberIndex::kNone) return known;
   const auto id = static_cast<SituationId>(situations_.size());
   Situation& situation = situations_.emplace_back();
   situation.first = configurations_.size();
   situation.count = static_cast<uint32_t>(readers_.size());
   situation.ends = ends;
   configurations_.insert(configurations_.end(), readers_.begin(), readers_.end());
-  situation_numbers_.emplace(hash, id);
+  situation_numbers_.add(hash, id);
   return id;
 }
 

@@ -16,10 +16,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/grammar/number_index.h"
 #include "runtime/grammar/pda.h"
 #include "runtime/grammar/registers.h"
 
@@ -30,7 +30,8 @@ using NodeId = uint32_t;
 inline constexpr SituationId kDead = 0;  // nothing matches
 inline constexpr NodeId kBottom = 0;
 
-inline constexpr size_t kConfigurationsMax = 1000;
+// Looked at after one byte: those that read on, and those that calls and returns lead through.
+inline constexpr size_t kConfigurationsMax = 2000;
 inline constexpr uint32_t kStackDepthMax = 20000;
 
 struct Configuration {
@@ -59,7 +60,10 @@ class StateSpace {
   // kDead if the byte cannot come; with a reason in failure() if a bound was hit.
   SituationId step(SituationId from, uint8_t byte);
   // The same, remembered: for walks that come by again and again.
-  SituationId step_cached(SituationId from, uint8_t byte);
+  SituationId step_cached(SituationId from, uint8_t byte) {
+    const SituationId* const next = situations_[from].next.get();
+    return next != nullptr && next[byte] != kUnknown ? next[byte] : step_and_keep(from, byte);
+  }
 
   // The rule at the bottom of the stack may end here: the text is complete.
   bool ends(SituationId id) const { return situations_[id].ends; }
@@ -92,6 +96,9 @@ class StateSpace {
     std::unique_ptr<SituationId[]> next;  // {256}, kUnknown where not yet looked at
   };
 
+  static constexpr SituationId kUnknown = 0xFFFFFFFF;
+
+  SituationId step_and_keep(SituationId from, uint8_t byte);
   void begin();
   void visit(const Configuration& configuration);
   SituationId close();
@@ -101,18 +108,22 @@ class StateSpace {
   std::shared_ptr<const Pda> pda_;
   Registers registers_;
   std::vector<Node> nodes_;
-  std::unordered_multimap<uint64_t, NodeId> node_numbers_;
+  NumberIndex node_numbers_;
   std::vector<Configuration> configurations_;
   std::vector<Situation> situations_;
-  std::unordered_multimap<uint64_t, SituationId> situation_numbers_;
+  NumberIndex situation_numbers_;
   size_t tables_ = 0;
   Status failure_;
 
+  // Of the last step: bytes around the one it read that do the same.
+  uint8_t same_first_ = 0;
+  uint8_t same_last_ = 0;
+
   // Of the closure under way.
-  std::vector<Configuration> work_;     // visited; the first done_ of them are dealt with
+  std::vector<Configuration> work_;     // visited, in this order
   std::vector<Configuration> readers_;  // those with bytes to read
-  std::vector<uint32_t> marks_;         // open addressing over work_: index + 1, of this round
-  std::vector<uint32_t> mark_rounds_;
+  std::vector<uint32_t> marks_;         // open addressing over work_: an index, if of this round
+  std::vector<uint32_t> mark_rounds_;   // the round that each mark is of
   uint32_t round_ = 0;
 };
 

@@ -40,8 +40,7 @@ DecodedCharacter decode_utf8(std::string_view text, size_t offset) {
     if (!is_continuation(text[offset + i])) return kInvalid;
     code_point = (code_point << 6) | (static_cast<unsigned char>(text[offset + i]) & 0x3FU);
   }
-  const bool surrogate = code_point >= 0xD800 && code_point <= 0xDFFF;
-  if (code_point < kLeast[length] || code_point > 0x10FFFF || surrogate) return kInvalid;
+  if (code_point < kLeast[length] || !is_scalar_value(code_point)) return kInvalid;
   return {code_point, length, true};
 }
 

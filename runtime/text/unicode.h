@@ -13,6 +13,18 @@ namespace strata {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
+// A Unicode scalar value: what UTF-8 can spell, so no surrogate.
+constexpr bool is_scalar_value(uint32_t code) {
+  return code <= 0x10FFFF && !(code >= 0xD800 && code <= 0xDFFF);
+}
+// The two halves that UTF-16 and JSON's \u spell a character beyond U+FFFF with.
+constexpr bool is_high_surrogate(uint32_t code) { return code >= 0xD800 && code <= 0xDBFF; }
+constexpr bool is_low_surrogate(uint32_t code) { return code >= 0xDC00 && code <= 0xDFFF; }
+// Requires: one of each.
+constexpr char32_t join_surrogates(uint32_t high, uint32_t low) {
+  return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+}
+
 // One character at the front of a text.
 struct DecodedCharacter {
   char32_t code_point;

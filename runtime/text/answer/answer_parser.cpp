@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/ascii.h"
 #include "runtime/text/answer/call_reader.h"
 #include "runtime/text/answer/channel_parser.h"
 #include "runtime/text/answer/delta_sink.h"
@@ -11,8 +12,6 @@
 
 namespace strata {
 namespace {
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 StopMatcher matcher_of(const std::vector<std::string>& markers) {
   return StopMatcher::create(markers).value();  // constants: not empty, not long
@@ -116,7 +115,7 @@ class AnswerParser::State {
   // Without white space at both ends.
   void put_reasoning(std::string_view text) {
     for (const char byte : text) {
-      if (is_space(byte)) {
+      if (is_json_space(byte)) {
         if (reasoning_begun_) spaces_ += byte;
         continue;
       }
@@ -135,7 +134,7 @@ class AnswerParser::State {
     }
     const std::string certain = matcher_->push(std::string_view(&byte, 1));
     sink_.content(certain);
-    if (std::any_of(certain.begin(), certain.end(), [](char c) { return !is_space(c); })) {
+    if (std::any_of(certain.begin(), certain.end(), [](char c) { return !is_json_space(c); })) {
       at_start_ = false;
     }
     if (!matcher_->stopped()) return;

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/ascii.h"
+
 namespace strata {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 // Until a call has its name and the beginning of its arguments, nothing is passed on: raw_ can
 // become content again. An object is read by one scanner; a second one, in the writer, follows its
@@ -88,7 +88,7 @@ CallReader::Step JsonCallReader::feed(char byte, DeltaSink& sink) {
 
 // Before an object, of a list or alone.
 CallReader::Step JsonCallReader::feed_between(char byte) {
-  if (is_space(byte) || (byte == ',' && any_call_)) return Step::more;
+  if (is_json_space(byte) || (byte == ',' && any_call_)) return Step::more;
   if (byte == ']' && in_list_ && any_call_) return end_calls();
   if (byte != '{') return fail();
   call_.scanner.feed(byte);
@@ -97,7 +97,7 @@ CallReader::Step JsonCallReader::feed_between(char byte) {
 }
 
 CallReader::Step JsonCallReader::feed_behind(char byte) {
-  if (end_matched_ == 0 && is_space(byte)) return Step::more;
+  if (end_matched_ == 0 && is_json_space(byte)) return Step::more;
   // Where the model forgot the marker, what stands in its place is dropped with it.
   if (byte != end_[end_matched_]) return Step::done;
   return ++end_matched_ == end_.size() ? Step::done : Step::more;
@@ -126,7 +126,7 @@ CallReader::Step JsonCallReader::feed_object(char byte, DeltaSink& sink) {
     if (number_ended || (scanner.is_after_value() && scanner.depth() == call_.member_depth())) {
       end_member();
     }
-  } else if (value_is_due && !is_space(byte)) {
+  } else if (value_is_due && !is_json_space(byte)) {
     begin_member(byte, sink);
   } else if (scanner.is_in_key() && scanner.depth() == call_.member_depth()) {
     was_key ? call_.key.push_back(byte) : call_.key.clear();
@@ -198,11 +198,11 @@ bool JsonCallReader::finish(DeltaSink& sink) {
 }  // namespace
 
 bool ArgumentsWriter::feed(char byte, DeltaSink& sink) {
-  if (done_) return is_space(byte);
+  if (done_) return is_json_space(byte);
   const bool in_string = scanner_.is_in_string();
   const JsonScanner::Step step = scanner_.feed(byte);
   if (step == JsonScanner::Step::refused || step == JsonScanner::Step::ended) return false;
-  if (!begun_ && is_space(byte)) return true;
+  if (!begun_ && is_json_space(byte)) return true;
   begun_ = true;
   sink.arguments(commas_.push(byte, in_string));
   done_ = step == JsonScanner::Step::done;

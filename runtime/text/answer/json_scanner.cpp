@@ -1,20 +1,13 @@
 #include "runtime/text/answer/json_scanner.h"
 
 #include <charconv>
+#include <optional>
 #include <utility>
+
+#include "runtime/base/ascii.h"
 
 namespace strata {
 namespace {
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-// 16: no hexadecimal digit.
-uint32_t hex_value(char c) {
-  if (is_digit(c)) return static_cast<uint32_t>(c - '0');
-  if (c >= 'a' && c <= 'f') return static_cast<uint32_t>(c - 'a' + 10);
-  if (c >= 'A' && c <= 'F') return static_cast<uint32_t>(c - 'A' + 10);
-  return 16;
-}
 
 bool fits_a_double(std::string_view number) {
   double value = 0;
@@ -26,7 +19,7 @@ int number_state(std::string_view text) {
   size_t at = 0;
   const auto digits = [&] {
     const size_t begin = at;
-    while (at < text.size() && is_digit(text[at])) ++at;
+    while (at < text.size() && is_ascii_digit(text[at])) ++at;
     return at - begin;
   };
   if (at < text.size() && text[at] == '-') ++at;
@@ -76,7 +69,7 @@ JsonScanner::Step JsonScanner::begin_value(char byte) {
       state_ = State::in_literal;
       return Step::more;
     default:
-      if (!is_digit(byte) && byte != '-') return refuse();
+      if (!is_ascii_digit(byte) && byte != '-') return refuse();
       number_.assign(1, byte);
       state_ = State::in_number;
       return Step::more;
@@ -135,9 +128,9 @@ JsonScanner::Step JsonScanner::feed_string(char byte) {
 }
 
 JsonScanner::Step JsonScanner::feed_unicode(char byte) {
-  const uint32_t digit = hex_value(byte);
-  if (digit == 16) return refuse();
-  const uint32_t value = unicode_ * 16 + digit;
+  const std::optional<uint32_t> digit = hex_digit(byte);
+  if (!digit) return refuse();
+  const uint32_t value = unicode_ * 16 + *digit;
   // High surrogates begin with D8 to DB, low ones with DC to DF.
   if (unicode_digits_ == 0 && expects_low_ && value != 0xd) return refuse();
   if (unicode_digits_ == 1 && (value >= 0xdc && value <= 0xdf) != expects_low_) return refuse();
@@ -155,7 +148,7 @@ JsonScanner::Step JsonScanner::feed(char byte) {
     if (byte != literal_[literal_bytes_]) return refuse();
     return ++literal_bytes_ == literal_.size() ? end_value() : Step::more;
   }
-  if (is_space(byte))
+  if (is_json_space(byte))
     return stack_.empty() && state_ == State::after_value ? Step::ended : Step::more;
   switch (state_) {
     case State::before_value:
@@ -227,7 +220,7 @@ std::string JsonScanner::completion() const {
 }
 
 std::string CommaHolder::push(char byte, bool in_string) {
-  if (!in_string && (byte == ',' || is_space(byte))) {
+  if (!in_string && (byte == ',' || is_json_space(byte))) {
     held_ += byte;
     return {};
   }

@@ -293,6 +293,27 @@ Result<Value> plus(Runtime& runtime, const Value& value) {
   return runtime.error(fmt::format("bad operand type for unary +: '{}'", value.type_name()));
 }
 
+Result<bool> holds(Runtime& runtime, Operation comparison, const Value& left, const Value& right) {
+  switch (comparison) {
+    case Operation::equal:
+      return equal(runtime, left, right);
+    case Operation::not_equal:
+      return !TRY(equal(runtime, left, right));
+    case Operation::in:
+      return contains(runtime, right, left);
+    case Operation::not_in:
+      return !TRY(contains(runtime, right, left));
+    case Operation::less:
+      return TRY(compare(runtime, left, right, "<")) < 0;
+    case Operation::less_equal:
+      return TRY(compare(runtime, left, right, "<=")) <= 0;
+    case Operation::greater:
+      return TRY(compare(runtime, left, right, ">")) > 0;
+    default:
+      return TRY(compare(runtime, left, right, ">=")) >= 0;
+  }
+}
+
 Result<bool> contains(Runtime& runtime, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) {

@@ -1,4 +1,4 @@
-// Python's operators + - * / // % ** and `in` over values.
+// Python's operators over values: + - * / // % **, comparisons and `in`.
 //
 // Threads: free functions, any thread.
 #pragma once
@@ -18,6 +18,9 @@ Result<Value> arithmetic(Runtime& runtime, Operation operation, const Value& lef
 Result<Value> negate(Runtime& runtime, const Value& value);
 Result<Value> plus(Runtime& runtime, const Value& value);
 
+// left < right and the like, `in` among them. Requires: a comparison (equal to not_in).
+// Errors: as Python's TypeError.
+Result<bool> holds(Runtime& runtime, Operation comparison, const Value& left, const Value& right);
 // item in container.
 Result<bool> contains(Runtime& runtime, const Value& container, const Value& item);
 

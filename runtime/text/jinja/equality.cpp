@@ -11,7 +11,7 @@ namespace {
 
 using Kind = Value::Kind;
 
-// Values nest as deep as JSON input may (json_value.h) and a little more.
+// Values nest as deep as JSON input may (json_input.cpp) and a little more.
 constexpr int kDepthMax = 300;
 // Elements that one comparison may look at. Values whose parts are shared (x = [x, x], again and
 // again) have more than the memory that they take.

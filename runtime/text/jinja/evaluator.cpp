@@ -187,32 +187,11 @@ Result<Value> Evaluator::evaluate_unary(const Expression& node, Scope& scope) {
   }
 }
 
-Result<bool> Evaluator::holds(Operation comparison, const Value& left, const Value& right) {
-  switch (comparison) {
-    case Operation::equal:
-      return equal(runtime_, left, right);
-    case Operation::not_equal:
-      return !TRY(equal(runtime_, left, right));
-    case Operation::in:
-      return contains(runtime_, right, left);
-    case Operation::not_in:
-      return !TRY(contains(runtime_, right, left));
-    case Operation::less:
-      return TRY(compare(runtime_, left, right, "<")) < 0;
-    case Operation::less_equal:
-      return TRY(compare(runtime_, left, right, "<=")) <= 0;
-    case Operation::greater:
-      return TRY(compare(runtime_, left, right, ">")) > 0;
-    default:
-      return TRY(compare(runtime_, left, right, ">=")) >= 0;
-  }
-}
-
 Result<Value> Evaluator::evaluate_compare(const Expression& node, Scope& scope) {
   Value left = TRY(evaluate(*node.children[0], scope));
   for (size_t i = 0; i < node.comparisons.size(); ++i) {
     Value right = TRY(evaluate(*node.children[i + 1], scope));
-    if (!TRY(holds(node.comparisons[i], left, right))) return Value(false);
+    if (!TRY(holds(runtime_, node.comparisons[i], left, right))) return Value(false);
     left = std::move(right);
   }
   return Value(true);

@@ -42,7 +42,6 @@ class Evaluator {
   Result<Value> evaluate_concat(const Expression& node, Scope& scope);
   Result<Value> evaluate_conditional(const Expression& node, Scope& scope);
   Result<CallArguments> evaluate_arguments(const Arguments& arguments, Scope& scope);
-  Result<bool> holds(Operation comparison, const Value& left, const Value& right);
   Result<Value> call(const Value& callee, CallArguments& arguments);
   // The filters of a block, the innermost first, over the block's text.
   Result<Value> apply_chain(const Expression& filter, Value input, Scope& scope);

@@ -18,9 +18,10 @@ constexpr std::array<std::string_view, 6> kUnsupported = {"random",    "urlize",
 }  // namespace
 
 FilterFunction find_filter(std::string_view name) {
-  for (const auto find :
-       {find_text_filter, find_sequence_filter, find_lazy_filter, find_value_filter}) {
-    if (const FilterFunction filter = find(name)) return filter;
+  for (const auto part : {text_filters(), sequence_filters(), lazy_filters(), value_filters()}) {
+    for (const FilterEntry& entry : part) {
+      if (entry.name == name) return entry.function;
+    }
   }
   return nullptr;
 }

@@ -6,6 +6,7 @@
 // Threads: free functions, any thread.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "runtime/text/jinja/runtime.h"
@@ -28,11 +29,15 @@ Result<Value> apply_filter(Runtime& runtime, std::string_view name, const Value&
 Result<bool> apply_test(Runtime& runtime, std::string_view name, const Value& input,
                         CallArguments& arguments);
 
-// Each file's part of the table; find_filter() asks them in turn.
-FilterFunction find_text_filter(std::string_view name);
-FilterFunction find_sequence_filter(std::string_view name);
-FilterFunction find_lazy_filter(std::string_view name);
-FilterFunction find_value_filter(std::string_view name);
+// Each file's part of the table; find_filter() looks through them in turn.
+struct FilterEntry {
+  std::string_view name;
+  FilterFunction function;
+};
+std::span<const FilterEntry> text_filters();
+std::span<const FilterEntry> sequence_filters();
+std::span<const FilterEntry> lazy_filters();
+std::span<const FilterEntry> value_filters();
 
 // The element that a path such as "function.name" or 0 leads to, undefined if it leads nowhere;
 // `fallback`, if not null, in place of undefined ones.

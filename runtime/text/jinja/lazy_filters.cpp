@@ -209,12 +209,7 @@ Result<Value> items_filter(Runtime& runtime, const Value& input, CallArguments& 
                    });
 }
 
-struct Entry {
-  std::string_view name;
-  FilterFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr FilterEntry kFilters[] = {
     {"batch", batch_filter},
     {"items", items_filter},
     {"map", map_filter},
@@ -228,11 +223,6 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-FilterFunction find_lazy_filter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+std::span<const FilterEntry> lazy_filters() { return kFilters; }
 
 }  // namespace strata::jinja

@@ -60,8 +60,7 @@ class Lexer {
     tokens_.push_back({kind, position_of(begin), std::move(text), {}});
   }
   Status error(size_t offset, std::string_view message) {
-    const Position p = position_of(offset);
-    return invalid_argument(fmt::format("line {}, column {}: {}", p.line, p.column, message));
+    return invalid_argument(at_position(position_of(offset), message));
   }
   Position position_of(size_t offset);
 

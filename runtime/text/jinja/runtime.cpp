@@ -15,12 +15,15 @@ double thread_seconds() {
 
 }  // namespace
 
+std::string at_position(Position position, std::string_view what) {
+  return fmt::format("line {}, column {}: {}", position.line, position.column, what);
+}
+
 Runtime::Runtime(const Limits& limits)
     : limits_(limits), next_clock_look_(kStepsPerClockLook), seconds_at_start_(thread_seconds()) {}
 
 Status Runtime::error(std::string_view message) const {
-  return invalid_argument(
-      fmt::format("line {}, column {}: {}", position.line, position.column, message));
+  return invalid_argument(at_position(position, message));
 }
 
 Status Runtime::error(const Undefined& undefined) const {
@@ -28,8 +31,8 @@ Status Runtime::error(const Undefined& undefined) const {
 }
 
 Status Runtime::exhausted(std::string_view what) const {
-  return resource_exhausted(fmt::format("line {}, column {}: the template needs more than {}",
-                                        position.line, position.column, what));
+  return resource_exhausted(
+      at_position(position, fmt::format("the template needs more than {}", what)));
 }
 
 Status Runtime::charge(uint64_t steps) {
@@ -89,9 +92,9 @@ Tuple* Runtime::tuple(std::vector<Value> items) {
 
 Status DepthGuard::status() const {
   if (runtime_.depth_ <= runtime_.limits_.depth_max) return ok_status();
-  return resource_exhausted(fmt::format("line {}, column {}: the template nests deeper than {}",
-                                        runtime_.position.line, runtime_.position.column,
-                                        runtime_.limits_.depth_max));
+  return resource_exhausted(
+      at_position(runtime_.position,
+                  fmt::format("the template nests deeper than {}", runtime_.limits_.depth_max)));
 }
 
 }  // namespace strata::jinja

@@ -33,6 +33,8 @@ struct Position {
   uint32_t line = 0;
   uint32_t column = 0;
 };
+// "line 3, column 14: what", as all errors of a template begin.
+std::string at_position(Position position, std::string_view what);
 
 class Runtime {
  public:

@@ -204,12 +204,7 @@ Result<Value> groupby_filter(Runtime& runtime, const Value& input, CallArguments
   return Value(runtime.list(std::move(groups)));
 }
 
-struct Entry {
-  std::string_view name;
-  FilterFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr FilterEntry kFilters[] = {
     {"count", length_filter},    {"dictsort", dictsort_filter}, {"first", first_filter},
     {"groupby", groupby_filter}, {"last", last_filter},         {"length", length_filter},
     {"list", list_filter},       {"max", extreme_filter<true>}, {"min", extreme_filter<false>},
@@ -218,11 +213,6 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-FilterFunction find_sequence_filter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+std::span<const FilterEntry> sequence_filters() { return kFilters; }
 
 }  // namespace strata::jinja

@@ -19,9 +19,9 @@ Status Evaluator::render(const Body& body, Scope& scope, TextBuilder& out) {
 
 Status Evaluator::check(const TextBuilder& out) const {
   if (!out.overflowed()) return ok_status();
-  return resource_exhausted(fmt::format("line {}, column {}: the text grows beyond {} MiB",
-                                        runtime_.position.line, runtime_.position.column,
-                                        runtime_.limits().text_bytes_max >> 20));
+  return resource_exhausted(at_position(
+      runtime_.position,
+      fmt::format("the text grows beyond {} MiB", runtime_.limits().text_bytes_max >> 20)));
 }
 
 Scope* Evaluator::child_of(Scope& scope) {

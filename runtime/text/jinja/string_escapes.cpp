@@ -2,48 +2,32 @@
 
 #include <fmt/format.h>
 
-#include "runtime/base/utf8.h"
+#include <optional>
+
+#include "runtime/base/ascii.h"
 #include "runtime/text/jinja/unicode_text.h"
+#include "runtime/text/unicode.h"
 
 namespace strata::jinja {
 namespace {
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-// `count` hex digits from `at` on, which moves behind them.
-Result<char32_t> hex_number(std::string_view text, size_t& at, size_t count, char letter) {
-  char32_t value = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const int digit = at < text.size() ? hex_digit(text[at]) : -1;
-    if (digit < 0) return invalid_argument(fmt::format("the string has a cut \\{} escape", letter));
-    value = value * 16 + static_cast<char32_t>(digit);
-    ++at;
-  }
-  return value;
-}
-
 // The character of \x, \u or \U; `at` is behind the letter.
 Result<char32_t> hex_escape(std::string_view text, size_t& at, char letter) {
   const size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : 8;
-  char32_t value = TRY(hex_number(text, at, digits, letter));
-  if (value >= 0xD800 && value < 0xDC00 && text.substr(at).starts_with("\\u")) {
-    size_t behind = at + 2;
-    const Result<char32_t> low = hex_number(text, behind, 4, 'u');
-    if (low.ok() && low.value() >= 0xDC00 && low.value() < 0xE000) {
-      value = 0x10000 + ((value - 0xD800) << 10) + (low.value() - 0xDC00);
-      at = behind;
+  const std::optional<uint32_t> number = parse_hex(text.substr(at), digits);
+  if (!number) return invalid_argument(fmt::format("the string has a cut \\{} escape", letter));
+  at += digits;
+  if (is_high_surrogate(*number) && text.substr(at).starts_with("\\u")) {
+    const std::optional<uint32_t> low = parse_hex(text.substr(at + 2), 4);
+    if (low && is_low_surrogate(*low)) {
+      at += 6;
+      return join_surrogates(*number, *low);
     }
   }
-  if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) {
-    return invalid_argument(
-        fmt::format("the string's escape {:#x} is no character", static_cast<uint32_t>(value)));
+  if (!is_scalar_value(*number)) {
+    return invalid_argument(fmt::format("the string's escape {:#x} is no character", *number));
   }
-  return value;
+  return *number;
 }
 
 char32_t octal_escape(std::string_view text, size_t& at) {

@@ -78,34 +78,12 @@ Result<bool> divisible_by(Runtime& runtime, const Value& input, CallArguments& a
   return divides(runtime, input, bound[0], 0);
 }
 
-template <bool wanted>
-Result<bool> equality(Runtime& runtime, const Value& input, CallArguments& arguments) {
-  const Bound bound = TRY(bind(runtime, arguments, {"eq", {"other"}, 1}));
-  return TRY(equal(runtime, input, bound[0])) == wanted;
-}
-
-enum class Order : uint8_t { less, less_equal, greater, greater_equal };
-
-template <Order wanted>
-Result<bool> ordered(Runtime& runtime, const Value& input, CallArguments& arguments) {
-  const Bound bound = TRY(bind(runtime, arguments, {"comparison", {"other"}, 1}));
-  constexpr std::string_view kSigns[] = {"<", "<=", ">", ">="};
-  const auto order = TRY(compare(runtime, input, bound[0], kSigns[static_cast<size_t>(wanted)]));
-  switch (wanted) {
-    case Order::less:
-      return order < 0;
-    case Order::less_equal:
-      return order <= 0;
-    case Order::greater:
-      return order > 0;
-    default:
-      return order >= 0;
-  }
-}
-
-Result<bool> inside(Runtime& runtime, const Value& input, CallArguments& arguments) {
-  const Bound bound = TRY(bind(runtime, arguments, {"in", {"seq"}, 1}));
-  return contains(runtime, bound[0], input);
+template <Operation operation>
+Result<bool> comparison(Runtime& runtime, const Value& input, CallArguments& arguments) {
+  constexpr bool kIsIn = operation == Operation::in;
+  const Bound bound =
+      TRY(bind(runtime, arguments, {kIsIn ? "in" : "comparison", {kIsIn ? "seq" : "other"}, 1}));
+  return holds(runtime, operation, input, bound[0]);
 }
 
 Result<bool> same_as(Runtime& runtime, const Value& input, CallArguments& arguments) {
@@ -132,35 +110,35 @@ struct Entry {
 };
 
 constexpr Entry kTests[] = {
-    {"!=", equality<false>},
-    {"<", ordered<Order::less>},
-    {"<=", ordered<Order::less_equal>},
-    {"==", equality<true>},
-    {">", ordered<Order::greater>},
-    {">=", ordered<Order::greater_equal>},
+    {"!=", comparison<Operation::not_equal>},
+    {"<", comparison<Operation::less>},
+    {"<=", comparison<Operation::less_equal>},
+    {"==", comparison<Operation::equal>},
+    {">", comparison<Operation::greater>},
+    {">=", comparison<Operation::greater_equal>},
     {"boolean", plain<is_boolean>},
     {"callable", plain<is_callable>},
     {"defined", plain<is_defined>},
     {"divisibleby", divisible_by},
-    {"eq", equality<true>},
-    {"equalto", equality<true>},
+    {"eq", comparison<Operation::equal>},
+    {"equalto", comparison<Operation::equal>},
     {"escaped", plain<is_escaped>},
     {"even", even},
     {"false", plain<is_false>},
     {"filter", filter_exists},
     {"float", plain<is_float>},
-    {"ge", ordered<Order::greater_equal>},
-    {"greaterthan", ordered<Order::greater>},
-    {"gt", ordered<Order::greater>},
-    {"in", inside},
+    {"ge", comparison<Operation::greater_equal>},
+    {"greaterthan", comparison<Operation::greater>},
+    {"gt", comparison<Operation::greater>},
+    {"in", comparison<Operation::in>},
     {"integer", plain<is_integer>},
     {"iterable", plain<is_iterable_value>},
-    {"le", ordered<Order::less_equal>},
-    {"lessthan", ordered<Order::less>},
+    {"le", comparison<Operation::less_equal>},
+    {"lessthan", comparison<Operation::less>},
     {"lower", cased<is_lower>},
-    {"lt", ordered<Order::less>},
+    {"lt", comparison<Operation::less>},
     {"mapping", plain<is_mapping>},
-    {"ne", equality<false>},
+    {"ne", comparison<Operation::not_equal>},
     {"none", plain<is_none>},
     {"number", plain<is_number>},
     {"odd", odd},

@@ -271,12 +271,7 @@ Result<Value> tojson_filter(Runtime& runtime, const Value& input, CallArguments&
   return runtime.text(std::move(out));
 }
 
-struct Entry {
-  std::string_view name;
-  FilterFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr FilterEntry kFilters[] = {
     {"capitalize", capitalize_filter},
     {"center", center_filter},
     {"e", escape_filter},
@@ -300,11 +295,6 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-FilterFunction find_text_filter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+std::span<const FilterEntry> text_filters() { return kFilters; }
 
 }  // namespace strata::jinja

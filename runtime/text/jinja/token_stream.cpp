@@ -5,8 +5,7 @@
 namespace strata::jinja {
 
 Status TokenStream::error(Position position, std::string_view message) const {
-  return invalid_argument(
-      fmt::format("line {}, column {}: {}", position.line, position.column, message));
+  return invalid_argument(at_position(position, message));
 }
 
 Status TokenStream::unexpected(std::string_view expected) const {

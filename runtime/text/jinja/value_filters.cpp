@@ -189,12 +189,7 @@ Result<Value> filesizeformat_filter(Runtime& runtime, const Value& input,
   return runtime.text(fmt::format("{:.1f} {}{}", base * bytes / unit, prefix, binary ? "iB" : "B"));
 }
 
-struct Entry {
-  std::string_view name;
-  FilterFunction function;
-};
-
-constexpr Entry kFilters[] = {
+constexpr FilterEntry kFilters[] = {
     {"abs", abs_filter},         {"attr", attr_filter},   {"d", default_filter},
     {"default", default_filter}, {"float", float_filter}, {"filesizeformat", filesizeformat_filter},
     {"int", int_filter},         {"round", round_filter},
@@ -202,11 +197,6 @@ constexpr Entry kFilters[] = {
 
 }  // namespace
 
-FilterFunction find_value_filter(std::string_view name) {
-  for (const Entry& entry : kFilters) {
-    if (entry.name == name) return entry.function;
-  }
-  return nullptr;
-}
+std::span<const FilterEntry> value_filters() { return kFilters; }
 
 }  // namespace strata::jinja

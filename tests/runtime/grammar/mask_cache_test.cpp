@@ -17,13 +17,14 @@
 namespace strata::grammar {
 namespace {
 
-// All single bytes, pieces of the texts, and some that fit nowhere.
+// All single bytes, the texts and pieces of them, and some that fit nowhere.
 std::shared_ptr<const Vocabulary> vocabulary_of(const std::vector<std::string>& texts,
                                                 std::mt19937& random) {
   std::set<std::string> pieces = {"\":",  "\",\"", "\"}",  "}}",    "]}",   "\"]", ", ",
                                   "\": ", "{\"",   "[[",   "\n  ",  "    ", "é",   "🙂",
                                   "true", "null",  "\\\"", "\\u00", "00",   "-1"};
   for (const std::string& text : texts) {
+    if (!text.empty()) pieces.insert(text);
     for (int i = 0; i < 20 && !text.empty(); ++i) {
       pieces.insert(text.substr(random() % text.size(), 1 + random() % 12));
     }
@@ -136,6 +137,64 @@ TEST(MaskCache, IsExactAtTheLimitsOfCounters) {
       const std::string next = is_text ? "a" : ",1";
       if (!matcher.accept(next)) break;
       text += next;
+    }
+  }
+}
+
+// Whole and cut characters of every length and class, in pieces of up to eight.
+std::vector<std::string> texts_of_all_classes(std::mt19937& random) {
+  const std::vector<std::string> letters = {
+      "a",  "e", "z", "Q", "7",  " ",  "-",  ".",      "/", "_",      "<",    "\"",   "\\",
+      "\n", "é", "ж", "م", "あ", "今", "한", "\u0301", "—", "\u2028", "🙂", "\x7F", "\x01"};
+  std::vector<std::string> texts;
+  for (int i = 0; i < 400; ++i) {
+    std::string text;
+    const size_t few = 1 + random() % letters.size();  // some pieces of a few letters only
+    for (size_t count = 1 + random() % 8; count > 0; --count) text += letters[random() % few];
+    // Cut within a character now and then.
+    if (random() % 4 == 0) text.resize(std::max<size_t>(text.size() - 1, 1));
+    if (random() % 8 == 0) text.erase(0, 1);
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+// Where runs of characters are free, tokens are taken by their classes and lengths.
+TEST(MaskCache, IsExactWhereRunsAreFree) {
+  std::mt19937 random(17);
+  std::vector<std::shared_ptr<const Pda>> grammars;
+  for (const char* schema :
+       {R"({"type":"string","maxLength":5})", R"({"type":"string","minLength":3,"maxLength":9})",
+        R"({"type":"string","minLength":7})", R"({"pattern":"^.{1,6}$","type":"string"})",
+        R"({"pattern":"^[a-z0-9_-]{2,9}$","type":"string"})",
+        R"({"pattern":"^\\p{L}+(?: \\p{L}+){0,3}$","type":"string"})",
+        R"({"pattern":"^.*[aeiou].{3}$","type":"string"})",
+        R"({"pattern":"^[^<]*<[^>]{1,4}>$","type":"string"})",
+        R"({"type":"array","items":{"type":"string","maxLength":3},"maxItems":3})",
+        R"({"type":"object","additionalProperties":{"type":"string"},"maxProperties":2})",
+        R"({"type":"object","properties":{"az":{"type":"string"},"a ":{"const":1}},
+            "required":["az"],"maxProperties":2})",
+        R"({"type":"object","patternProperties":{"^a[a-z]{0,4}$":{"type":"integer"}},
+            "additionalProperties":false})"}) {
+    grammars.push_back(test::schema(schema, Strictness::generation));
+    grammars.push_back(test::schema(schema, Strictness::checking));
+  }
+  for (const char* text :
+       {"root ::= word (\" \" word)* \".\"\nword ::= [a-zA-Z]{1,6}", "root ::= [^<]* \"<\" .{3}",
+        "root ::= item*\nitem ::= word | word \" \" word\nword ::= [a-z] word | [a-z]",
+        "root ::= line+\nline ::= \"- \"? [^\\n]+ \"\\n\"", "root ::= ([a-z]{2} | [0-9a-f]{3})*",
+        "root ::= short long\nshort ::= [a-z]{0,4}\nlong ::= [a-z ]{3,7}",
+        "root ::= [\\u0080-\\U0010FFFF]{0,3} [a-z]*", "root ::= .{0,4}"}) {
+    grammars.push_back(test::gbnf(text));
+  }
+  for (size_t i = 0; i < grammars.size(); ++i) {
+    for (int round = 0; round < 4; ++round) {
+      const auto vocabulary = vocabulary_of(texts_of_all_classes(random), random);
+      MaskCache masks(std::make_shared<StateSpace>(grammars[i]), vocabulary);
+      for (int repeat = 0; repeat < 3; ++repeat) {
+        (void)walk(masks, random, 20, fmt::format("grammar {} round {}", i, round));
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
