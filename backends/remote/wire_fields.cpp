@@ -27,6 +27,12 @@ Status from_grpc(const grpc::Status& status) {
     return unimplemented("the peer does not know this call",
                          "is the address a Strata coordinator's, and not a worker's?");
   }
+  // HTTP/2's ENHANCE_YOUR_CALM, of which gRPC tells the number only.
+  if (status.error_message() == "Received RST_STREAM with error code 11") {
+    return resource_exhausted(
+        "the peer ended the call: what all its callers sent filled its buffers",
+        "try again; if it goes on, who sends so much to that address?");
+  }
   return {known ? static_cast<StatusCode>(code) : StatusCode::unknown,
           peer_text(status.error_message()), peer_text(status.error_details())};
 }

@@ -62,7 +62,7 @@ class Constraint {
 };
 
 // What a constraint needs of a grammar, for an answer that a model writes. Threads: any.
-// Errors: those of compile_grammar().
+// Errors: those of compile_grammar(); RESOURCE_EXHAUSTED for one too ambiguous to begin.
 Result<std::shared_ptr<MaskCache>> compile_masks(const GrammarSpec& spec,
                                                  std::shared_ptr<const Vocabulary> vocabulary);
 
@@ -75,8 +75,7 @@ class GrammarCache {
   std::optional<Constraint> find(const GrammarSpec& spec);
   // The same for one that is not, with masks made elsewhere over the same vocabulary.
   Constraint add(const GrammarSpec& spec, std::shared_ptr<MaskCache> masks);
-  // Either, with masks made here. Errors: those of compile_masks(); RESOURCE_EXHAUSTED for one
-  // too ambiguous to begin.
+  // Either, with masks made here. Errors: those of compile_masks().
   Result<Constraint> start(const GrammarSpec& spec);
 
  private:
