@@ -101,7 +101,7 @@ void FreeRuns::find_run(StateId state) {
   const Known& known = found.known;
   known_[state] = std::make_unique<Known>(known);
   // What was passed on the way has a run too, shorter by the way.
-  const bool endless = known.run.characters == characters_max_;
+  const bool endless = found.is_closed;
   for (const Reached& passed : found.reached) {
     if (!endless && known.run.characters < passed.distance + kLongEnough) break;
     if (known_[passed.state] != nullptr) continue;
@@ -124,7 +124,10 @@ FreeRuns::Exploration FreeRuns::explore(StateId state, ClassSet classes, size_t 
   marks_[state] = round_;
   for (size_t i = 0; i < reached.size(); ++i) {
     const Reached at = reached[i];
-    if (at.distance >= characters_max_) break;
+    if (at.distance >= characters_max_) {
+      result.is_closed = false;
+      break;
+    }
     const Steps& here = steps(at.state);
     result.was_cut = i >= states_max;
     bool takes_all = (classes & ~here.classes) == 0 && !result.was_cut;
@@ -142,6 +145,7 @@ FreeRuns::Exploration FreeRuns::explore(StateId state, ClassSet classes, size_t 
     }
     if (takes_all) continue;
     known.run.characters = at.distance;
+    result.is_closed = false;
     break;
   }
   // One way without a branch, and at its end nothing of the classes: that is all there is.

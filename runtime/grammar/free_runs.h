@@ -67,6 +67,7 @@ class FreeRuns {
     Known known;
     std::vector<Reached> reached;  // ascending distances
     bool was_cut = false;          // there is more than was looked at
+    bool is_closed = true;         // the classes lead nowhere else: the run has no end
   };
 
   const Steps& steps(StateId state);

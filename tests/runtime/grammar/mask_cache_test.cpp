@@ -199,6 +199,25 @@ TEST(MaskCache, IsExactWhereRunsAreFree) {
   }
 }
 
+// What lies at the end of the longest token is not known to go on.
+TEST(MaskCache, IsExactWhereRunsAreLongerThanAllTokens) {
+  std::mt19937 random(23);
+  for (const size_t longest : {1, 2, 20}) {
+    std::vector<std::string> texts;
+    for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+    for (size_t size = 2; size <= longest; ++size) texts.emplace_back(size, 'a');
+    const auto vocabulary = std::make_shared<Vocabulary>(texts);
+    for (const char* text : {"root ::= \"aaaa_b\" [a-z]{3} \"a\"", "root ::= [a]{30}",
+                             "root ::= [a-z]{25} [0-9]{25} [a]*"}) {
+      for (int round = 0; round < 10; ++round) {
+        MaskCache masks(std::make_shared<StateSpace>(test::gbnf(text)), vocabulary);
+        (void)walk(masks, random, 60, fmt::format("{} longest {}", text, longest));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 GrammarSpec spec_of(GrammarSpec::Kind kind, std::string text) {
   return {.kind = kind, .text = std::move(text)};
 }
