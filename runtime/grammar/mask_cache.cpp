@@ -66,12 +66,11 @@ MaskCache::LayerId MaskCache::top_layer(StateId state, uint32_t reg) {
   if (const auto known = top_layers_.find(key_of(state, reg)); known != top_layers_.end()) {
     return known->second;
   }
-  Layer layer;
   const SituationId from = space_->alone(state, reg);
   const FreeRuns::Run run = outlook(from).run;
   const Vocabulary::Slice* slice = vocabulary_->slice_within(run.classes, run.characters);
-  (void)walk(from, {}, slice, layer);
-  const LayerId id = add(std::move(layer), slice);
+  (void)walk(from, {}, slice);
+  const LayerId id = add_found(slice);
   top_layers_.emplace(key_of(state, reg), id);
   return id;
 }
@@ -81,24 +80,23 @@ MaskCache::LayerId MaskCache::layer_below(LayerId above, StateId state, uint32_t
   reg = space_->registers().canonical(control, reg, vocabulary_->longest());
   const auto& known = layers_[above].below;
   if (const auto entry = known.find(key_of(state, reg)); entry != known.end()) return entry->second;
-  Layer layer;
   const SituationId from = space_->closed(state, reg);
   for (const End& end : layers_[above].ends) {
-    const size_t index = layer.ends.size();
+    const size_t index = ends_.size();
     // What ends with the rule above ends this one too, if it may.
-    if (space_->ends(from)) layer.ends.push_back(end);
+    if (space_->ends(from)) ends_.push_back(end);
     const Vocabulary::Node& node = vocabulary_->node(end.node);
     const size_t below = vocabulary_->tokens_from(node).size() - vocabulary_->tokens(node).size();
-    if (walk(from, end, nullptr, layer) == below) layer.ends.resize(index);
+    if (walk(from, end, nullptr) == below) ends_.resize(index);
   }
-  const LayerId id = add(std::move(layer), nullptr);
+  const LayerId id = add_found(nullptr);
   layers_[above].below.emplace(key_of(state, reg), id);
   return id;
 }
 
 // All tokens below a node whose bytes from there on fit after `from`, but those of the slice, which
 // all fit. How many fit.
-size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* slice, Layer& layer) {
+size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* slice) {
   const Vocabulary& vocabulary = *vocabulary_;
   const uint8_t slice_bit = slice != nullptr ? slice->bit : 0;
   size_t fit = 0;
@@ -110,8 +108,7 @@ size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* sli
     Place& place = path_[depth];
     if (place.next == 0) {
       // Where all tokens below an end fit, it does not matter, nor do those further below.
-      if (place.may_end && fit - place.fit_before == place.below)
-        layer.ends.resize(place.end_index);
+      if (place.may_end && fit - place.fit_before == place.below) ends_.resize(place.end_index);
       if (depth-- == 0) return fit;
       continue;
     }
@@ -123,27 +120,27 @@ size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* sli
         const std::span<const int32_t> tokens = vocabulary.tokens_from(here);
         fit += tokens.size();
         if ((here.slices & slice_bit) != 0) continue;
-        layer.tokens.insert(layer.tokens.end(), tokens.begin(), tokens.end());
+        fitting_.insert(fitting_.end(), tokens.begin(), tokens.end());
         continue;
       }
       if (place.run.is_exact) {
-        const size_t before = layer.tokens.size();
+        const size_t before = fitting_.size();
         vocabulary.for_short_tokens(here, place.characters + place.run.characters,
-                                    [&layer](int32_t token) { layer.tokens.push_back(token); });
-        fit += layer.tokens.size() - before;
+                                    [this](int32_t token) { fitting_.push_back(token); });
+        fit += fitting_.size() - before;
         continue;
       }
     }
     const SituationId next = space_->step_cached(place.situation, here.byte);
     if (next == kDead) continue;
     const std::span<const int32_t> tokens = vocabulary.tokens(here);
-    layer.tokens.insert(layer.tokens.end(), tokens.begin(), tokens.end());
+    fitting_.insert(fitting_.end(), tokens.begin(), tokens.end());
     fit += tokens.size();
     if (here.first_child == 0) continue;
     const bool may_end = space_->ends(next);
-    const size_t end_index = layer.ends.size();
+    const size_t end_index = ends_.size();
     const uint32_t characters = place.characters + (is_continuation(here.byte) ? 0 : 1);
-    if (may_end) layer.ends.push_back({at, characters});
+    if (may_end) ends_.push_back({at, characters});
     const Outlook& ahead = outlook(next);
     // The classes are those of the node's own character too, which does no harm.
     const bool can_go_on =
@@ -179,19 +176,22 @@ const MaskCache::Outlook& MaskCache::outlook(SituationId situation) {
   return known;
 }
 
-// Few tokens stay a list, many become bits.
-MaskCache::LayerId MaskCache::add(Layer layer, const Vocabulary::Slice* slice) {
+// What the walks have found. Few tokens stay a list, many become bits.
+MaskCache::LayerId MaskCache::add_found(const Vocabulary::Slice* slice) {
   const size_t words = mask_.words().size();
-  if (slice != nullptr || layer.tokens.size() > words) {
+  Layer layer;
+  if (slice != nullptr || fitting_.size() > words) {
     if (slice != nullptr) layer.bits = slice->bits;
     layer.bits.resize(words);
-    for (const int32_t token : layer.tokens) {
+    for (const int32_t token : fitting_) {
       layer.bits[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
     }
-    layer.tokens = {};
+  } else {
+    layer.tokens = fitting_;
   }
-  layer.tokens.shrink_to_fit();
-  layer.ends.shrink_to_fit();
+  layer.ends = ends_;
+  fitting_.clear();
+  ends_.clear();
   bytes_ += sizeof(Layer) + 64 + layer.tokens.size() * 4 + layer.bits.size() * 8 +
             layer.ends.size() * sizeof(End);
   layers_.push_back(std::move(layer));

@@ -80,9 +80,9 @@ class MaskCache {
 
   LayerId top_layer(StateId state, uint32_t reg);
   LayerId layer_below(LayerId above, StateId state, uint32_t reg);
-  size_t walk(SituationId from, End below, const Vocabulary::Slice* slice, Layer& layer);
+  size_t walk(SituationId from, End below, const Vocabulary::Slice* slice);
   const Outlook& outlook(SituationId situation);
-  LayerId add(Layer layer, const Vocabulary::Slice* slice);
+  LayerId add_found(const Vocabulary::Slice* slice);
 
   std::shared_ptr<StateSpace> space_;
   std::shared_ptr<const Vocabulary> vocabulary_;
@@ -93,6 +93,8 @@ class MaskCache {
   FreeRuns free_runs_;
   std::vector<Outlook> outlooks_;  // by situation; kUnknown where not yet looked at
   std::vector<Place> path_;        // of the walk, by depth
+  std::vector<int32_t> fitting_;   // found for the layer under way
+  std::vector<End> ends_;          // likewise
   std::vector<LayerId> wanted_;    // the layers of the mask under way, ascending
   std::vector<LayerId> shown_;     // those of mask_
   TokenMask mask_;
