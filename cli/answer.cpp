@@ -25,8 +25,9 @@ std::string Answer::speed_text() const {
 }
 
 std::string Answer::json() const {
-  using Json = nlohmann::json;
+  using Json = nlohmann::ordered_json;
   const Json object = {{"text", text},
+                       {"message", message()},
                        {"tokens", tokens},
                        {"finish_reason", finished.reason},
                        {"prompt_tokens", finished.prompt_tokens},
@@ -39,15 +40,51 @@ std::string Answer::json() const {
   return json_line(object);
 }
 
-Status ask(Session& session, const remote::GenerateRequest& request, bool stream,
-           const std::stop_token& stop, Terminal& terminal, Answer& answer) {
+nlohmann::ordered_json Answer::message() const {
+  nlohmann::ordered_json message = {{"role", "assistant"}, {"content", content}};
+  if (content.empty() && !calls.empty()) message["content"] = nullptr;
+  if (!reasoning.empty()) message["reasoning_content"] = reasoning;
+  for (const Call& call : calls) {
+    message["tool_calls"].push_back(
+        {{"id", call.id},
+         {"type", "function"},
+         {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  }
+  return message;
+}
+
+void Answer::take(const AnswerDelta& delta) {
+  switch (delta.kind) {
+    case AnswerDelta::Kind::reasoning:
+      reasoning += delta.text;
+      break;
+    case AnswerDelta::Kind::content:
+      content += delta.text;
+      break;
+    case AnswerDelta::Kind::call:
+      calls.push_back({fmt::format("call{:05}", first_call + calls.size()), delta.text, ""});
+      break;
+    case AnswerDelta::Kind::arguments:
+      if (!calls.empty()) calls.back().arguments += delta.text;
+  }
+}
+
+Status ask(Session& session, const remote::GenerateRequest& request, AnswerPrinter* printer,
+           const std::stop_token& stop, Answer& answer) {
+  const auto take_delta = [&](const AnswerDelta& delta) {
+    answer.take(delta);
+    if (printer != nullptr) printer->take(delta);
+  };
   const auto take = [&](const remote::GenerateEvent& event) {
     if (const auto* started = std::get_if<remote::GenerateStarted>(&event)) {
       answer.started = *started;
     } else if (const auto* token = std::get_if<remote::GenerateToken>(&event)) {
       answer.text += token->text;
       if (token->id >= 0) answer.tokens.push_back(token->id);
-      if (stream) terminal.stream(token->text);
+      for (const AnswerDelta& delta : token->deltas) take_delta(delta);
+      if (!answer.started.is_split) {
+        take_delta({.kind = AnswerDelta::Kind::content, .text = token->text});
+      }
     } else {
       answer.finished = std::get<remote::GenerateFinished>(event);
     }

@@ -11,7 +11,7 @@
 #include <optional>
 #include <stop_token>
 
-#include "cli/answer.h"
+#include "cli/conversation.h"
 #include "cli/grammar_options.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
@@ -26,10 +26,9 @@ namespace {
 
 struct ChatOptions {
   SessionOptions session;
-  remote::GenerateRequest request;
   GrammarOptions grammar;
-  std::string system;
-  bool json = false;
+  ToolOptions tools;
+  ConversationOptions conversation;
 };
 
 constexpr const char* kHelp =
@@ -37,7 +36,8 @@ constexpr const char* kHelp =
     "/reset  forget the conversation\n"
     "/undo   take the last question and its answer back\n"
     "/quit   leave (or Ctrl-D)\n"
-    "Ctrl-C stops an answer; a second one leaves.";
+    "Ctrl-C stops an answer; a second one leaves.\n"
+    "Where the model calls a function, the next line is its result.";
 
 // What a signal means from moment to moment: the first during an answer ends the answer; any other,
 // and SIGTERM always, ends the chat. Threads: any.
@@ -129,46 +129,6 @@ class LineReader {
   std::string held_;
 };
 
-class Conversation {
- public:
-  Conversation(const ChatOptions& options, Session& session, Terminal& terminal)
-      : options_(options), session_(session), terminal_(terminal) {
-    reset();
-  }
-
-  void reset() {
-    messages_.clear();
-    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
-  }
-  bool is_first_turn() const { return messages_.empty() || messages_.back().role == "system"; }
-  void undo() {
-    while (!messages_.empty() && messages_.back().role == "assistant") messages_.pop_back();
-    if (!messages_.empty() && messages_.back().role == "user") messages_.pop_back();
-  }
-
-  // One turn. What an interrupted answer had said stays in the conversation; a turn that failed
-  // leaves no trace.
-  Status ask(const std::string& question, const std::stop_token& stop, Answer& answer) {
-    messages_.push_back({"user", question});
-    remote::GenerateRequest request = options_.request;
-    request.prompt = messages_;
-    const Status status = cli::ask(session_, request, !options_.json, stop, terminal_, answer);
-    if (!options_.json && (status.ok() || !answer.text.empty())) terminal_.answer("\n");
-    if (!status.ok() && (status.code() != StatusCode::cancelled || answer.text.empty())) {
-      messages_.pop_back();
-      return status;
-    }
-    messages_.push_back({"assistant", answer.text});
-    return status;
-  }
-
- private:
-  const ChatOptions& options_;
-  Session& session_;
-  Terminal& terminal_;
-  remote::ChatPrompt messages_;
-};
-
 // A note below an answer, for a person.
 std::string note_of(const Answer& answer, uint32_t max_tokens) {
   std::string text = answer.speed_text();
@@ -180,10 +140,22 @@ std::string note_of(const Answer& answer, uint32_t max_tokens) {
   return text;
 }
 
-void answer_line(const std::string& line, const std::stop_token& stop, const ChatOptions& options,
-                 Conversation& conversation, Terminal& terminal) {
+// One line of the person's: a question, or the result of a call that the model has made.
+Status answer_to(const std::string& line, const std::stop_token& stop, Conversation& conversation,
+                 Answer& answer, bool& has_answer) {
+  has_answer = true;
+  if (conversation.awaited_call().empty()) return conversation.ask(line, stop, answer);
+  has_answer = conversation.take_result(line);
+  return has_answer ? conversation.go_on(stop, answer) : ok_status();
+}
+
+void answer_line(const std::string& line, const std::stop_token& stop,
+                 const ConversationOptions& options, Conversation& conversation,
+                 Terminal& terminal) {
   Answer answer;
-  Status status = conversation.ask(line, stop, answer);
+  bool has_answer = false;
+  Status status = answer_to(line, stop, conversation, answer, has_answer);
+  if (!has_answer) return;
   if (status.code() == StatusCode::cancelled && stop.stop_requested()) {
     terminal.line(terminal.dim("stopped"));
     return;
@@ -207,7 +179,7 @@ void answer_line(const std::string& line, const std::stop_token& stop, const Cha
 
 // False if the line is no command of the chat's own.
 bool handle_command(const std::string& line, Conversation& conversation, Terminal& terminal) {
-  if (line.front() != '/') return false;
+  if (!line.starts_with('/')) return false;
   if (line == "/help") {
     terminal.line(kHelp);
   } else if (line == "/reset") {
@@ -216,15 +188,24 @@ bool handle_command(const std::string& line, Conversation& conversation, Termina
   } else if (line == "/undo") {
     conversation.undo();
     terminal.line(terminal.dim("the last turn is gone"));
+  } else if (!conversation.awaited_call().empty()) {
+    return false;  // a result, such as a path
   } else {
     terminal.line(fmt::format("{} is no command; /help lists them", printable(line, 40)));
   }
   return true;
 }
 
+// What stands before the cursor where a line is awaited.
+std::string prompt_of(const Conversation& conversation, const Terminal& terminal) {
+  const std::string call = conversation.awaited_call();
+  return terminal.bold(call.empty() ? "> " : "result of " + without_controls(call) + "> ");
+}
+
 Status run_chat(const ChatOptions& options) {
-  Signals signals(options.json);
-  Terminal terminal(options.json);
+  const ConversationOptions& turns = options.conversation;
+  Signals signals(turns.json);
+  Terminal terminal(turns.json);
   const std::unique_ptr<Session> session =
       TRY(Session::open(options.session, terminal, signals.stop_token()));
   LineReader reader;
@@ -232,17 +213,18 @@ Status run_chat(const ChatOptions& options) {
   const Signals::Handling handling = signals.handle([&](const Signals::Event& event) {
     if (interruptions.take(event.number)) reader.wake();
   });
-  Conversation conversation(options, *session, terminal);
-  const bool is_interactive = terminal.is_interactive() && !options.json;
+  Conversation conversation(turns, *session, terminal);
+  const bool is_interactive = terminal.is_interactive() && !turns.json;
   if (is_interactive) terminal.line(terminal.dim("/help lists what else can be typed"));
   while (!interruptions.leaving()) {
-    if (is_interactive) terminal.answer(terminal.bold("> "));
+    if (is_interactive) terminal.answer(prompt_of(conversation, terminal));
     const std::optional<std::string> line = reader.next();
     if (!line || *line == "/quit" || *line == "/exit") break;
-    if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
+    const bool is_blank = line->find_first_not_of(" \t\r") == std::string::npos;
+    if (is_blank && conversation.awaited_call().empty()) continue;
     if (handle_command(*line, conversation, terminal)) continue;
     const std::stop_token stop = interruptions.begin_answer();
-    answer_line(*line, stop, options, conversation, terminal);
+    answer_line(*line, stop, turns, conversation, terminal);
     if (!interruptions.end_answer()) break;
     if (stop.stop_requested()) signals.forget();
   }
@@ -250,25 +232,31 @@ Status run_chat(const ChatOptions& options) {
   return ok_status();
 }
 
+Status check_options(ChatOptions& options) {
+  ConversationOptions& turns = options.conversation;
+  TRY(check_session_options(options.session));
+  turns.request.grammar = TRY(read_answer_grammar(options.grammar));
+  turns.chat = TRY(read_tools(options.tools));
+  turns.reasoning = options.tools.reasoning;
+  return check_together(turns.request.grammar, turns.chat);
+}
+
 }  // namespace
 
 void add_chat_command(CLI::App& app, CommandContext& context) {
   CLI::App& command = *app.add_subcommand("chat", "Talk to a model, turn by turn");
   auto options = std::make_shared<ChatOptions>();
-  add_system_option(command, options->system);
+  add_system_option(command, options->conversation.system);
   add_session_options(command, options->session);
-  add_sampling_options(command, options->request);
+  add_sampling_options(command, options->conversation.request);
   add_grammar_options(command, options->grammar, {});
+  add_tool_options(command, options->tools);
   add_json_option(command, context, "Print each answer as one JSON object on a line of its own");
   add_example(command, "strata chat --coordinator 127.0.0.1:50051");
   command.callback([options, &context] {
-    context.check = [options]() -> Status {
-      TRY(check_session_options(options->session));
-      options->request.grammar = TRY(read_answer_grammar(options->grammar));
-      return ok_status();
-    };
+    context.check = [options] { return check_options(*options); };
     context.run = [options, &context] {
-      options->json = context.json;
+      options->conversation.json = context.json;
       return run_chat(*options);
     };
   });

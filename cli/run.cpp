@@ -9,6 +9,8 @@
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/signals.h"
+#include "cli/tool_options.h"
+#include "runtime/text/chat_template.h"
 
 namespace strata::cli {
 namespace {
@@ -17,6 +19,8 @@ struct RunOptions {
   SessionOptions session;
   remote::GenerateRequest request;
   GrammarOptions grammar;
+  ToolOptions tools;
+  remote::ChatPrompt chat;  // the tools; messages come later
   std::string prompt;
   std::string system;
   bool raw = false;
@@ -24,10 +28,22 @@ struct RunOptions {
 };
 
 remote::ChatPrompt chat_prompt(const RunOptions& options) {
-  remote::ChatPrompt messages;
+  std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", options.prompt});
-  return messages;
+  remote::ChatPrompt chat = options.chat;
+  chat.messages = messages_json(messages);
+  return chat;
+}
+
+Status check_options(RunOptions& options) {
+  TRY(check_session_options(options.session));
+  options.request.grammar = TRY(read_answer_grammar(options.grammar));
+  options.chat = TRY(read_tools(options.tools));
+  if (options.raw && !options.chat.tools.empty()) {
+    return invalid_argument("--tools needs the model's chat template, and --raw goes without it");
+  }
+  return check_together(options.request.grammar, options.chat);
 }
 
 std::string summary(const Answer& answer) {
@@ -48,15 +64,18 @@ Status run_answer(const RunOptions& options) {
   } else {
     request.prompt = chat_prompt(options);
   }
+  AnswerPrinter printer(terminal, options.tools.reasoning);
+  AnswerPrinter* const shown = options.json ? nullptr : &printer;
   Answer answer;
-  Status status = ask(*session, request, !options.json, stop, terminal, answer);
-  if (status.code() == StatusCode::unimplemented && !options.raw && options.system.empty() &&
+  Status status = ask(*session, request, shown, stop, answer);
+  const bool needs_template = !options.system.empty() || !options.chat.tools.empty();
+  if (status.code() == StatusCode::unimplemented && !options.raw && !needs_template &&
       answer.tokens.empty()) {
     // A model without a chat template takes the prompt as it is.
     request.prompt = options.prompt;
-    status = ask(*session, request, !options.json, stop, terminal, answer);
+    status = ask(*session, request, shown, stop, answer);
   }
-  if (!options.json && !answer.text.empty() && answer.text.back() != '\n') terminal.answer("\n");
+  if (!options.json) printer.finish(true);
   if (stop.stop_requested() && !status.ok()) return cancelled("interrupted");
   TRY(std::move(status));
   if (options.json) {
@@ -84,14 +103,11 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   add_session_options(command, options->session);
   add_sampling_options(command, options->request);
   add_grammar_options(command, options->grammar, {});
+  add_tool_options(command, options->tools);
   add_json_option(command, context, "Print the whole answer as one JSON object at its end");
   add_example(command, "strata run -m model.gguf -p \"Why is the sky blue?\" -n 100");
   command.callback([options, &context] {
-    context.check = [options]() -> Status {
-      TRY(check_session_options(options->session));
-      options->request.grammar = TRY(read_answer_grammar(options->grammar));
-      return ok_status();
-    };
+    context.check = [options] { return check_options(*options); };
     context.run = [options, &context] {
       options->json = context.json;
       return run_answer(*options);

@@ -108,7 +108,7 @@ std::string to_json(const Opened& opened, const jinja::MarkedText& text) {
     spans.push_back({{"begin", range.begin}, {"end", range.end}});
   }
   object["from_input"] = spans;
-  if (opened.tokenizer != nullptr) object["tokens"] = encode_chat(*opened.tokenizer, text);
+  if (opened.tokenizer != nullptr) object["tokens"] = opened.chat->encode(*opened.tokenizer, text);
   return json_line(object);
 }
 

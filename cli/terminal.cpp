@@ -94,8 +94,10 @@ void Terminal::answer(std::string_view text) {
   std::fflush(stdout);
 }
 
-void Terminal::stream(std::string_view text) {
-  answer(stdout_is_tty_ ? without_controls(text) : std::string(text));
+void Terminal::stream(std::string_view text, bool is_dim) {
+  if (!stdout_is_tty_) return answer(text);
+  const std::string shown = without_controls(text);
+  answer(is_dim && colours_ ? fmt::format("\033[2m{}\033[0m", shown) : shown);
 }
 
 std::string without_controls(std::string_view text) {

@@ -34,8 +34,8 @@ class Terminal {
   // Text on standard output, at once.
   void answer(std::string_view text);
   // The same for text that a model wrote: on a terminal, control characters but tabs and line
-  // breaks are shown as U+FFFD, since a terminal would obey them.
-  void stream(std::string_view text);
+  // breaks are shown as U+FFFD, since a terminal would obey them. `is_dim`: pale there.
+  void stream(std::string_view text, bool is_dim = false);
   // Takes a progress bar or a status away, before somebody else writes to standard error.
   void end_line();
 

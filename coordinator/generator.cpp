@@ -40,9 +40,8 @@ Result<SamplingParams> recommended_sampling(const Metadata& metadata) {
 
 // One answer under way. Used by the engine's thread only, once started.
 struct Generator::Answer {
-  Answer(const Tokenizer& tokenizer, int32_t last_prompt_token, std::vector<std::string> stop,
-         EngineLoop& engine_loop)
-      : text(tokenizer, last_prompt_token, std::move(stop)), engine(engine_loop) {}
+  Answer(TextSession session, EngineLoop& engine_loop)
+      : text(std::move(session)), engine(engine_loop) {}
 
   void on_event(const RequestEvent& event) {
     if (const auto* token = std::get_if<RequestToken>(&event)) on_token(*token);
@@ -53,9 +52,12 @@ struct Generator::Answer {
     if (text.stopped()) return;  // under way when the stop string came
     const TimePoint now = clock.now();
     if (generated++ == 0) first_token = now;
-    std::string piece = text.push(token.token);
-    listener(remote::GenerateToken{
-        .id = token.token, .text = std::move(piece), .logprob = token.logprob, .top = token.top});
+    remote::GenerateToken event{.id = token.token,
+                                .text = text.push(token.token),
+                                .logprob = token.logprob,
+                                .top = token.top};
+    if (parser) event.deltas = parser->push(event.text);
+    listener(std::move(event));
     if (text.stopped()) engine.cancel(id.load());
   }
 
@@ -69,21 +71,28 @@ struct Generator::Answer {
       listener(cancelled("the answer was cancelled"));
       return;
     }
-    if (std::string rest = text.flush(); !rest.empty()) {
-      listener(remote::GenerateToken{.id = -1, .text = std::move(rest), .logprob = 0, .top = {}});
+    remote::GenerateToken rest{.id = -1, .text = text.flush(), .logprob = 0, .top = {}};
+    if (parser) {
+      rest.deltas = parser->push(rest.text);
+      for (AnswerDelta& delta : parser->finish()) rest.deltas.push_back(std::move(delta));
     }
     by_stop_string = text.stopped();  // what was held back may have completed a stop string
+    if (!rest.text.empty() || !rest.deltas.empty()) listener(std::move(rest));
     const TimePoint now = clock.now();
     if (generated == 0) first_token = now;
-    listener(remote::GenerateFinished{
-        .reason = by_stop_string ? "stop" : finish_reason_name(finish.reason),
-        .prompt_tokens = finish.prompt_tokens,
-        .generated_tokens = generated,
-        .prefill_ms = milliseconds_between(started, first_token),
-        .decode_ms = milliseconds_between(first_token, now)});
+    const bool has_calls = parser && parser->calls() > 0;
+    const bool by_model = by_stop_string || finish.reason == FinishReason::end_token;
+    listener(remote::GenerateFinished{.reason = !by_model   ? finish_reason_name(finish.reason)
+                                                : has_calls ? "tool_calls"
+                                                            : "stop",
+                                      .prompt_tokens = finish.prompt_tokens,
+                                      .generated_tokens = generated,
+                                      .prefill_ms = milliseconds_between(started, first_token),
+                                      .decode_ms = milliseconds_between(first_token, now)});
   }
 
   TextSession text;
+  std::optional<AnswerParser> parser;  // of an answer that is split
   EngineLoop& engine;
   AnswerListener listener;
   std::atomic<RequestId> id = 0;
@@ -108,44 +117,55 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufF
   generator->tokenizer_ = TRY(make_tokenizer(metadata));
   generator->defaults_ = TRY(recommended_sampling(metadata));
   TRY(validate(generator->defaults_, generator->tokenizer_->vocab().size()));
-  auto chat = ChatTemplate::of_model(metadata, generator->tokenizer_->vocab());
+  auto chat = ChatFormat::of_model(metadata, *generator->tokenizer_);
   if (chat.ok()) {
-    generator->chat_template_ = std::move(chat).value();
-    const std::string& warning = generator->chat_template_->warning();
+    generator->chat_ = std::move(chat).value();
+    const std::string& warning = generator->chat_->chat_template().warning();
     if (!warning.empty()) log::warn("{}", warning);
   } else {
-    generator->no_chat_template_ = chat.status();
+    generator->no_chat_ = chat.status();
   }
   return generator;
 }
 
-Result<std::vector<int32_t>> Generator::prompt_ids(const remote::GenerateRequest& request) const {
-  if (const auto* ids = std::get_if<remote::TokenPrompt>(&request.prompt)) return *ids;
-  if (const auto* text = std::get_if<std::string>(&request.prompt)) {
-    return tokenizer_->encode(*text, {.add_special = true, .single_bos = true});
+Status Generator::set_prompt(const remote::GenerateRequest& request, Translation& result) const {
+  if (const auto* chat = std::get_if<remote::ChatPrompt>(&request.prompt)) {
+    return set_chat(request, *chat, result);
   }
-  if (chat_template_ == nullptr) {
-    return no_chat_template_.with_hint("send the prompt as plain text instead (--raw)");
+  if (const auto* ids = std::get_if<remote::TokenPrompt>(&request.prompt)) {
+    result.request.prompt = *ids;
+  } else {
+    result.request.prompt = tokenizer_->encode(std::get<std::string>(request.prompt),
+                                               {.add_special = true, .single_bos = true});
   }
-  std::vector<ChatMessage> messages;
-  for (const remote::ChatMessage& message : std::get<remote::ChatPrompt>(request.prompt)) {
-    messages.push_back({.role = message.role, .content = message.content});
-  }
-  // An empty list is refused by the template, with the same sentence for all callers.
-  const ChatInput input = {.messages = messages_json(messages), .now = local_now()};
-  const jinja::MarkedText text = TRY(chat_template_->render(input));
-  return encode_chat(*tokenizer_, text);
+  return set_grammar(request.grammar, result.request);
 }
 
-Result<Request> Generator::translate(const remote::GenerateRequest& request) const {
+Status Generator::set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,
+                           Translation& result) const {
+  if (chat_ == nullptr) return no_chat_.with_hint("send the prompt as plain text instead (--raw)");
+  ChatFormat::Prompt prompt = TRY(chat_->prepare(chat));
+  result.request.prompt = std::move(prompt.ids);
+  if (prompt.splits_answer) result.split = std::move(prompt.answer);
+  if (prompt.grammar.empty()) return set_grammar(request.grammar, result.request);
+  if (request.grammar.kind != GrammarSpec::Kind::none) {
+    return invalid_argument("an answer cannot be held to a grammar and to tools at once",
+                            "leave one of them out, or set tool_choice to none");
+  }
+  return set_grammar({.kind = GrammarSpec::Kind::composed, .text = std::move(prompt.grammar)},
+                     result.request);
+}
+
+Result<Generator::Translation> Generator::translate(const remote::GenerateRequest& request) const {
   if (request.stop.size() > kStopStringsMax) {
     return invalid_argument(fmt::format("{} stop strings, at most {} are allowed",
                                         request.stop.size(), kStopStringsMax));
   }
   TRY(StopMatcher::create(request.stop));
-  Request result;
-  result.prompt = TRY(prompt_ids(request));
+  Translation translation;
+  Request& result = translation.request;
   result.sampling = defaults_;
+  TRY(set_prompt(request, translation));
   SamplingParams& sampling = result.sampling;
   set_if(sampling.temperature, request.temperature);
   set_if(sampling.top_k, request.top_k);
@@ -158,13 +178,12 @@ Result<Request> Generator::translate(const remote::GenerateRequest& request) con
   sampling.logprobs = request.logprobs;
   sampling.top_logprobs = request.top_logprobs;
   sampling.seed = request.seed ? *request.seed : random_u64();
-  TRY(set_grammar(request.grammar, result));
   result.max_new_tokens = request.max_tokens == 0 ? UINT32_MAX : request.max_tokens;
   if (!request.ignore_end) {
     const auto ends = tokenizer_->vocab().end_of_generation();
     result.end_ids.assign(ends.begin(), ends.end());
   }
-  return result;
+  return translation;
 }
 
 // Compiled here too, so that a grammar that is none is refused before anything runs.
@@ -186,14 +205,18 @@ Status Generator::set_grammar(const GrammarSpec& grammar, Request& result) const
 
 RequestId Generator::start(const remote::GenerateRequest& request, AnswerListener listener,
                            RequestId reserved) {
-  Result<Request> translated = translate(request);
+  Result<Translation> translated = translate(request);
   if (!translated.ok()) {
     listener(translated.status());
     return 0;
   }
-  Request engine_request = std::move(translated).value();
+  Request engine_request = std::move(translated->request);
   const int32_t last = engine_request.prompt.empty() ? -1 : engine_request.prompt.back();
-  const auto answer = std::make_shared<Answer>(*tokenizer_, last, request.stop, engine_);
+  const DecodeOptions decoding = {.shown = translated->split ? chat_->shown_tokens()
+                                                             : std::span<const int32_t>()};
+  const auto answer =
+      std::make_shared<Answer>(TextSession(*tokenizer_, last, request.stop, decoding), engine_);
+  if (translated->split) answer->parser.emplace(chat_->syntax(), *std::move(translated->split));
   answer->started = answer->clock.now();
   const Duration timeout = request.timeout_ms > 0
                                ? Duration(std::chrono::milliseconds(request.timeout_ms))
@@ -203,7 +226,8 @@ RequestId Generator::start(const remote::GenerateRequest& request, AnswerListene
   answer->listener(
       remote::GenerateStarted{.prompt_tokens = static_cast<uint32_t>(engine_request.prompt.size()),
                               .seed = engine_request.sampling.seed,
-                              .model = model_name_});
+                              .model = model_name_,
+                              .is_split = answer->parser.has_value()});
   return engine_.submit(
       std::move(engine_request), [answer](const RequestEvent& event) { answer->on_event(event); },
       &answer->id, reserved);

@@ -10,13 +10,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "backends/remote/client_records.h"
+#include "coordinator/chat_format.h"
 #include "coordinator/engine/engine_loop.h"
 #include "runtime/gguf/gguf_file.h"
-#include "runtime/text/chat_template.h"
 #include "runtime/text/tokenizer.h"
 
 namespace strata::coordinator {
@@ -38,7 +39,8 @@ class Generator {
   // `listener` runs on the engine's thread, or on the caller's for what is refused at once; it must
   // not block. The id is for cancel(): `reserved` if that is not 0 (EngineLoop::reserve_id()), else
   // a new one; 0 if the request was refused.
-  // Errors, to the listener: INVALID_ARGUMENT for an empty prompt, a wrong role, sampling numbers
+  // Errors, to the listener: INVALID_ARGUMENT for an empty prompt, a wrong role, tools that are
+  // none or stand beside a grammar, sampling numbers
   // out of range, a grammar that does not compile, more than 16 stop strings or an empty one;
   // UNIMPLEMENTED for chat with a model that has no template; those of Engine::submit.
   RequestId start(const remote::GenerateRequest& request, AnswerListener listener,
@@ -48,24 +50,31 @@ class Generator {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   // Null if the model has none.
-  const ChatTemplate* chat_template() const { return chat_template_.get(); }
+  const ChatFormat* chat_format() const { return chat_.get(); }
   const std::string& model_name() const { return model_name_; }
 
  private:
   struct Answer;
+  // A request for the engine, and how its answer is read.
+  struct Translation {
+    Request request;
+    std::optional<AnswerOptions> split;
+  };
 
   Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine, Duration request_timeout);
-  Result<Request> translate(const remote::GenerateRequest& request) const;
+  Result<Translation> translate(const remote::GenerateRequest& request) const;
+  Status set_prompt(const remote::GenerateRequest& request, Translation& result) const;
+  Status set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,
+                  Translation& result) const;
   Status set_grammar(const GrammarSpec& grammar, Request& result) const;
-  Result<std::vector<int32_t>> prompt_ids(const remote::GenerateRequest& request) const;
 
   std::shared_ptr<const GgufFile> file_;
   EngineLoop& engine_;
   const Duration request_timeout_;
   std::string model_name_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<ChatTemplate> chat_template_;
-  Status no_chat_template_;
+  std::unique_ptr<ChatFormat> chat_;
+  Status no_chat_;
   SamplingParams defaults_;
 };
 

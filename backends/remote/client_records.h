@@ -13,14 +13,16 @@
 
 #include "backends/remote/cluster_records.h"
 #include "runtime/sampling/grammar_spec.h"
+#include "runtime/text/answer/answer_delta.h"
 
 namespace strata::remote {
 
-struct ChatMessage {
-  std::string role;
-  std::string content;
+// A conversation: JSON texts as in OpenAI's chat API.
+struct ChatPrompt {
+  std::string messages;          // a list
+  std::string tools = {};        // a list; empty: none
+  std::string tool_choice = {};  // empty: "auto"
 };
-using ChatPrompt = std::vector<ChatMessage>;
 using TokenPrompt = std::vector<int32_t>;
 
 // A number that is not set means: the model's or the project's default.
@@ -48,17 +50,19 @@ struct GenerateStarted {
   uint32_t prompt_tokens = 0;
   uint64_t seed = 0;
   std::string model;
+  bool is_split = false;  // tokens bring deltas; else all text is content
 };
 
 struct GenerateToken {
   int32_t id = -1;
-  std::string text;  // whole characters only; may be empty
+  std::string text;  // as the model writes it; whole characters only; may be empty
   float logprob = 0;
   std::vector<std::pair<int32_t, float>> top;
+  std::vector<AnswerDelta> deltas = {};  // what of it is reasoning, content and calls
 };
 
 struct GenerateFinished {
-  std::string reason;  // "stop" or "length"
+  std::string reason;  // "stop", "length", or "tool_calls" if the answer has some
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
   double prefill_ms = 0;

@@ -83,6 +83,12 @@ void put(const GenerateToken& token, v1::GenerateToken& out) {
     out.add_top_tokens(id);
     out.add_top_logprobs(logprob);
   }
+  for (const AnswerDelta& delta : token.deltas) {
+    v1::AnswerDelta* entry = out.add_deltas();
+    entry->set_kind(static_cast<uint32_t>(delta.kind));
+    entry->set_text(delta.text);
+    entry->set_index(delta.index);
+  }
 }
 
 Result<GenerateToken> take(const v1::GenerateToken& in) {
@@ -90,9 +96,16 @@ Result<GenerateToken> take(const v1::GenerateToken& in) {
     return invalid_argument(fmt::format("token: {} alternatives with {} logprobs",
                                         in.top_tokens_size(), in.top_logprobs_size()));
   }
-  GenerateToken token{in.id(), in.text(), in.logprob(), {}};
+  GenerateToken token{.id = in.id(), .text = in.text(), .logprob = in.logprob(), .top = {}};
   for (int i = 0; i < in.top_tokens_size(); ++i) {
     token.top.emplace_back(in.top_tokens(i), in.top_logprobs(i));
+  }
+  for (const v1::AnswerDelta& entry : in.deltas()) {
+    if (entry.kind() > static_cast<uint32_t>(AnswerDelta::Kind::arguments)) {
+      return invalid_argument(fmt::format("token: a delta of kind {}", entry.kind()));
+    }
+    token.deltas.push_back(
+        {static_cast<AnswerDelta::Kind>(entry.kind()), entry.text(), entry.index()});
   }
   return token;
 }
@@ -104,12 +117,9 @@ v1::GenerateRequest to_proto(const GenerateRequest& record) {
   if (const auto* text = std::get_if<std::string>(&record.prompt)) {
     out.set_text(*text);
   } else if (const auto* chat = std::get_if<ChatPrompt>(&record.prompt)) {
-    out.mutable_chat();
-    for (const ChatMessage& message : *chat) {
-      v1::ChatMessage* entry = out.mutable_chat()->add_messages();
-      entry->set_role(message.role);
-      entry->set_content(message.content);
-    }
+    out.mutable_chat()->set_messages(chat->messages);
+    out.mutable_chat()->set_tools(chat->tools);
+    out.mutable_chat()->set_tool_choice(chat->tool_choice);
   } else {
     const auto& ids = std::get<TokenPrompt>(record.prompt);
     out.mutable_tokens()->mutable_ids()->Assign(ids.begin(), ids.end());
@@ -138,15 +148,14 @@ Result<GenerateRequest> from_proto(const v1::GenerateRequest& message) {
     case v1::GenerateRequest::kText:
       record.prompt = message.text();
       break;
-    case v1::GenerateRequest::kChat: {
-      ChatPrompt chat;
-      for (const v1::ChatMessage& entry : message.chat().messages()) {
-        chat.push_back({entry.role(), entry.content()});
+    case v1::GenerateRequest::kChat:
+      if (message.chat().messages().empty()) {
+        return invalid_argument("chat: there is no message");
       }
-      if (chat.empty()) return invalid_argument("chat: there is no message");
-      record.prompt = std::move(chat);
+      record.prompt = ChatPrompt{.messages = message.chat().messages(),
+                                 .tools = message.chat().tools(),
+                                 .tool_choice = message.chat().tool_choice()};
       break;
-    }
     case v1::GenerateRequest::kTokens:
       record.prompt = TokenPrompt(message.tokens().ids().begin(), message.tokens().ids().end());
       break;
@@ -180,6 +189,7 @@ v1::GenerateEvent to_proto(const GenerateEvent& record) {
     out.mutable_started()->set_prompt_tokens(started->prompt_tokens);
     out.mutable_started()->set_seed(started->seed);
     out.mutable_started()->set_model(started->model);
+    out.mutable_started()->set_is_split(started->is_split);
   } else if (const auto* token = std::get_if<GenerateToken>(&record)) {
     put(*token, *out.mutable_token());
   } else {
@@ -197,9 +207,9 @@ v1::GenerateEvent to_proto(const GenerateEvent& record) {
 Result<GenerateEvent> from_proto(const v1::GenerateEvent& message) {
   switch (message.event_case()) {
     case v1::GenerateEvent::kStarted:
-      return GenerateEvent(GenerateStarted{message.started().prompt_tokens(),
-                                           message.started().seed(),
-                                           peer_text(message.started().model())});
+      return GenerateEvent(
+          GenerateStarted{message.started().prompt_tokens(), message.started().seed(),
+                          peer_text(message.started().model()), message.started().is_split()});
     case v1::GenerateEvent::kToken:
       return GenerateEvent(TRY(take(message.token())));
     case v1::GenerateEvent::kFinished: {

@@ -15,8 +15,8 @@ StopMatcher matcher_of(std::vector<std::string> stop) {
 }  // namespace
 
 TextSession::TextSession(const Tokenizer& tokenizer, int32_t last_prompt_token,
-                         std::vector<std::string> stop)
-    : decoder_(tokenizer, last_prompt_token), stop_(matcher_of(std::move(stop))) {}
+                         std::vector<std::string> stop, DecodeOptions options)
+    : decoder_(tokenizer, last_prompt_token, options), stop_(matcher_of(std::move(stop))) {}
 
 std::string TextSession::push(int32_t id) {
   if (stopped()) return {};

@@ -20,7 +20,8 @@ class TextSession {
  public:
   // `last_prompt_token`: -1 if there is none. Empty stop strings are ignored: who takes requests
   // refuses them.
-  TextSession(const Tokenizer& tokenizer, int32_t last_prompt_token, std::vector<std::string> stop);
+  TextSession(const Tokenizer& tokenizer, int32_t last_prompt_token, std::vector<std::string> stop,
+              DecodeOptions options = {});
 
   // The text that is certain now that `id` came; may be empty. Empty after stopped().
   std::string push(int32_t id);

@@ -14,6 +14,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kNestingMax = 200;
 
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 // Before the library builds a tree, whose printing is recursive.
 Status check_nesting(std::string_view json) {
   size_t depth = 0;
@@ -58,6 +62,7 @@ class MessageForm {
   bool changed() const { return changed_; }
   Status apply(Json& message, size_t index);
   Status merge_system(Json& messages);
+  void write_tools_as_text(Json& messages);
 
  private:
   Status apply_role(Json& message, size_t index);
@@ -154,10 +159,48 @@ void MessageForm::apply_tool_calls(Json& message) {
       arguments = std::move(parsed);
       changed_ = true;
     } else if (!arguments.is_string() && !traits_.takes_object_arguments) {
-      arguments = arguments.dump(-1, ' ', false, Json::error_handler_t::replace);
+      arguments = dump(arguments);
       changed_ = true;
     }
   }
+}
+
+// For templates that know neither calls nor their results: calls as tool_prompt() asks for them,
+// results as the user's words, those of one turn in one message.
+void MessageForm::write_tools_as_text(Json& messages) {
+  if (traits_.takes_tool_calls) return;
+  Json written = Json::array();
+  bool after_result = false;
+  for (Json& message : messages) {
+    const bool is_result = message["role"] == "tool" && message["content"].is_string();
+    if (message.contains("tool_calls") && message["tool_calls"].is_array() &&
+        message["content"].is_string()) {
+      std::string text = message["content"];
+      for (const Json& call : message["tool_calls"]) {
+        if (!text.empty()) text += '\n';
+        text += dump(call.is_object() && call.contains("function") ? call["function"] : call);
+      }
+      message["content"] = std::move(text);
+      message.erase("tool_calls");
+      changed_ = true;
+    }
+    if (is_result) {
+      const bool has_name = message.contains("name") && message["name"].is_string();
+      const std::string text = fmt::format("The function{} returned:\n{}",
+                                           has_name ? " " + message["name"].get<std::string>() : "",
+                                           message["content"].get<std::string>());
+      changed_ = true;
+      if (after_result) {
+        Json& last = written.back()["content"];
+        last = last.get<std::string>() + "\n" + text;
+        continue;
+      }
+      message = Json{{"role", "user"}, {"content", text}};
+    }
+    after_result = is_result;
+    written.push_back(std::move(message));
+  }
+  messages = std::move(written);
 }
 
 // For templates without a system message: its text before the first user's.
@@ -190,9 +233,24 @@ Result<std::string> messages_for(const ChatTraits& traits, std::string_view text
   Json messages = TRY(parse_messages(text));
   MessageForm form(traits, source);
   for (size_t i = 0; i < messages.size(); ++i) TRY(form.apply(messages[i], i));
+  form.write_tools_as_text(messages);
   TRY(form.merge_system(messages));
   if (!form.changed()) return std::string(text);
-  return messages.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return dump(messages);
+}
+
+Result<std::string> with_system_text(std::string_view messages_text, std::string_view text) {
+  Json messages = TRY(parse_messages(messages_text));
+  Json& first = messages[0];
+  const bool has_system = first.is_object() && first.contains("role") &&
+                          first["role"] == "system" && first.contains("content") &&
+                          first["content"].is_string();
+  if (has_system) {
+    first["content"] = fmt::format("{}\n\n{}", first["content"].get<std::string>(), text);
+  } else {
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
+  }
+  return dump(messages);
 }
 
 }  // namespace strata

@@ -21,4 +21,8 @@ const std::vector<std::string>& known_roles();
 Result<std::string> messages_for(const ChatTraits& traits, std::string_view messages,
                                  std::string_view source);
 
+// The messages with `text` at the end of their system message, which is put first if there is none.
+// Errors: INVALID_ARGUMENT for what is no list of messages.
+Result<std::string> with_system_text(std::string_view messages, std::string_view text);
+
 }  // namespace strata

@@ -28,6 +28,33 @@ Result<std::vector<std::pair<std::string, std::string>>> split_variables(std::st
   return parts;
 }
 
+// "<think>" for "</think>", and the other way round; empty for what is no marker.
+std::string twin_of(std::string_view marker) {
+  if (marker.size() < 3 || (marker[0] != '<' && marker[0] != '[')) return {};
+  if (marker.back() != (marker[0] == '<' ? '>' : ']')) return {};
+  std::string twin(marker);
+  if (twin[1] == '/') {
+    twin.erase(1, 1);
+  } else {
+    twin.insert(1, 1, '/');
+  }
+  return twin;
+}
+
+// User-defined tokens that the template uses as markers; it may name only one of a pair.
+std::vector<int32_t> frame_tokens(std::string_view source, const Vocab& vocab) {
+  std::vector<int32_t> tokens;
+  for (int32_t id = 0; id < vocab.size(); ++id) {
+    if (!vocab.is_user_defined(id)) continue;
+    const std::string_view text = vocab.text(id);
+    const std::string twin = twin_of(text);
+    const bool is_known = !twin.empty() && (source.find(text) != std::string_view::npos ||
+                                            source.find(twin) != std::string_view::npos);
+    if (is_known) tokens.push_back(id);
+  }
+  return tokens;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::of_source(std::string_view source,
@@ -128,6 +155,7 @@ void ChatTemplate::find_traits() {
   traits_.takes_tools = renders(kText, "QTOOLQ", {}, kTools);
   const bool objects = renders(call(R"("")", kObject), "QNEEDLEQ", {"'QKEYQ'"});
   const bool strings = renders(call(R"("")", kString), "QNEEDLEQ", {"\\\""});
+  traits_.takes_tool_calls = objects || strings;
   traits_.takes_object_arguments = objects || !strings;
   traits_.takes_null = renders(call("null", objects ? kObject : kString), "QNAMEQ", {"None"});
 }
@@ -147,11 +175,13 @@ std::tm local_now() {
   return now;
 }
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const jinja::MarkedText& text) {
+std::vector<int32_t> ChatTemplate::encode(const Tokenizer& tokenizer,
+                                          const jinja::MarkedText& text) const {
   std::vector<UntrustedRange> untrusted;
   for (const jinja::ByteRange& range : text.foreign) untrusted.push_back({range.begin, range.end});
-  std::vector<int32_t> ids =
-      tokenizer.encode(text.bytes, {.parse_special = true, .untrusted = untrusted});
+  const std::vector<int32_t> barred = frame_tokens(source(), tokenizer.vocab());
+  std::vector<int32_t> ids = tokenizer.encode(
+      text.bytes, {.parse_special = true, .untrusted = untrusted, .barred = barred});
   const int32_t bos = tokenizer.vocab().special().bos;
   const bool has_bos = !ids.empty() && ids[0] == bos;
   if (tokenizer.vocab().add_bos() && !has_bos) ids.insert(ids.begin(), bos);

@@ -41,6 +41,7 @@ struct ChatTraits {
   bool takes_null = false;             // null content beside tool calls
   bool takes_system = true;            // a system message
   bool takes_tools = false;            // writes the tools it is given
+  bool takes_tool_calls = false;       // writes the calls of earlier turns, and their results
   bool takes_object_arguments = true;  // their arguments as an object, else as JSON text
 };
 
@@ -70,6 +71,11 @@ class ChatTemplate {
   Result<jinja::MarkedText> render(const ChatInput& input) const;
   // The same without any change to the messages: as transformers would.
   Result<jinja::MarkedText> render_as_given(const ChatInput& input) const;
+  // The ids of such a text: control tokens where the template wrote them, and exactly one BOS where
+  // the model wants one. Of the tokens that the vocabulary calls user-defined, those that the
+  // template knows as markers ("<think>") are held like control tokens; all others ("\n\n", "<b>")
+  // are text that has a token of its own.
+  std::vector<int32_t> encode(const Tokenizer& tokenizer, const jinja::MarkedText& text) const;
 
  private:
   ChatTemplate() = default;
@@ -97,9 +103,5 @@ std::string messages_json(const std::vector<ChatMessage>& messages);
 
 // The local time of the machine, for ChatInput::now.
 std::tm local_now();
-
-// The ids of a conversation: control tokens where the template wrote them, and exactly one BOS
-// where the model wants one.
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const jinja::MarkedText& text);
 
 }  // namespace strata

@@ -52,7 +52,8 @@ std::vector<size_t> SpecialSplitter::lengths_in(std::string_view text, bool pars
 }
 
 std::vector<TextFragment> SpecialSplitter::split(std::string_view text, bool parse_special,
-                                                 std::span<const UntrustedRange> untrusted) const {
+                                                 std::span<const UntrustedRange> untrusted,
+                                                 std::span<const int32_t> barred) const {
   std::vector<TextFragment> fragments;
   if (text.empty()) return fragments;
   fragments.push_back({0, text.size(), -1});
@@ -70,6 +71,7 @@ std::vector<TextFragment> SpecialSplitter::split(std::string_view text, bool par
         // Almost no place holds a token: only one that does is looked up among the ranges.
         if (token >= 0 && parse_special && overlaps(untrusted, at, at + length)) {
           token = token_of_length(text.substr(at), length, false);
+          if (std::binary_search(barred.begin(), barred.end(), token)) token = -1;
         }
         if (token < 0) {
           ++at;

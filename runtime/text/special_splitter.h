@@ -36,9 +36,10 @@ class SpecialSplitter {
   // In the order of the text; plain fragments are not empty. White space that a token strips is in
   // no fragment.
   // `untrusted`: ascending and apart; control tokens are looked for outside of them only, also
-  // where parse_special is set.
+  // where parse_special is set; so are user-defined tokens that are `barred` (ascending).
   std::vector<TextFragment> split(std::string_view text, bool parse_special,
-                                  std::span<const UntrustedRange> untrusted = {}) const;
+                                  std::span<const UntrustedRange> untrusted = {},
+                                  std::span<const int32_t> barred = {}) const;
 
  private:
   // The token of exactly `length` bytes that text begins with, -1 if there is none.

@@ -1,5 +1,6 @@
 #include "runtime/text/tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/text/bpe_tokenizer.h"
@@ -12,7 +13,7 @@ Tokenizer::Tokenizer(Vocab vocab) : vocab_(std::move(vocab)), splitter_(vocab_) 
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
   const std::vector<TextFragment> fragments =
-      splitter_.split(text, options.parse_special, options.untrusted);
+      splitter_.split(text, options.parse_special, options.untrusted, options.barred);
   const SpecialIds& special = vocab_.special();
   std::vector<int32_t> ids;
   const bool has_bos = !fragments.empty() && fragments[0].token == special.bos;
@@ -44,7 +45,11 @@ bool Tokenizer::begins_plain_text(int32_t previous) const {
 
 std::string Tokenizer::piece(int32_t id, int32_t previous, DecodeOptions options) const {
   if (!vocab_.contains(id)) return {};
-  if (vocab_.is_control(id)) return options.special ? std::string(vocab_.text(id)) : std::string();
+  if (vocab_.is_control(id)) {
+    const bool is_shown = options.special || std::find(options.shown.begin(), options.shown.end(),
+                                                       id) != options.shown.end();
+    return is_shown ? std::string(vocab_.text(id)) : std::string();
+  }
   if (vocab_.is_user_defined(id)) return std::string(vocab_.text(id));
   std::string bytes = plain_piece(id);
   const std::string_view added = prefix();

@@ -31,11 +31,15 @@ struct EncodeOptions {
   bool single_bos = false;
   // With parse_special: the parts of the text that may not give control tokens.
   std::span<const UntrustedRange> untrusted = {};
+  // User-defined tokens that these parts may not give either; ascending.
+  std::span<const int32_t> barred = {};
 };
 
 struct DecodeOptions {
   // Show control tokens by their texts instead of leaving them out.
   bool special = false;
+  // Control tokens to show in any case. Must outlive who decodes.
+  std::span<const int32_t> shown = {};
 };
 
 // Threads: immutable after construction; any thread.

@@ -55,6 +55,34 @@ TEST_P(ClusterGrammar, GivesTheAnswersOfOneProcess) {
   EXPECT_EQ(cluster.status().live_sequences, 0U);
 }
 
+// The tail knows the family's markers from the grammar alone.
+TEST_P(ClusterGrammar, ToolCallsAreThoseOfOneProcess) {
+  const TempDir folder;
+  const std::string tools = folder.write(
+      "tools.json", R"([{"name": "f", "parameters": {"properties": {"n": {"enum": [1, 2, 3]},
+      "w": {"type": "string", "maxLength": 4}}, "required": ["n", "w"],
+      "additionalProperties": false}}])");
+  ClusterHarness cluster({.model = kModel, .workers = 2, .without_files = GetParam()});
+  ASSERT_NO_FATAL_FAILURE(cluster.start_all());
+  for (const char* choice : {"f", "required", "auto"}) {
+    const std::vector<std::string> options = {
+        "--tools", tools, "--tool-choice", choice, "--temperature", "5", "-n", "80", "--seed", "2"};
+    const CommandResult over =
+        strata(options, {"--coordinator", cluster.address()}, cluster.token());
+    ASSERT_EQ(over.exit_code, 0) << over.err << cluster.logs();
+    const CommandResult alone = strata(options, {"-m", model_path(kModel), "--threads", "1"});
+    ASSERT_EQ(alone.exit_code, 0) << alone.err;
+    const json answer = json_lines(over.out).at(0);
+    EXPECT_EQ(answer["tokens"], json_lines(alone.out).at(0)["tokens"]) << choice;
+    EXPECT_EQ(answer["message"], json_lines(alone.out).at(0)["message"]) << choice;
+    if (std::string(choice) == "f") {
+      ASSERT_EQ(answer["message"]["tool_calls"].size(), 1U) << answer;
+      const std::string arguments = answer["message"]["tool_calls"][0]["function"]["arguments"];
+      EXPECT_TRUE(json::parse(arguments)["w"].is_string());
+    }
+  }
+}
+
 // The command line refuses it before it asks; other clients learn it from the coordinator.
 TEST(ClusterGrammar, ABadGrammarIsRefusedAndTheClusterGoesOn) {
   ClusterHarness cluster({.model = kModel, .workers = 2});

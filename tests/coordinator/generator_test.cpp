@@ -135,9 +135,9 @@ TEST_F(GeneratorTest, TextGetsOneBosAndChatTheModelsFrame) {
   const auto ids =
       generator_->tokenizer().encode("Hello", {.add_special = true, .single_bos = true});
   EXPECT_EQ(text.started->prompt_tokens, ids.size());
-  request.prompt = remote::ChatPrompt{{"user", "Hello"}};
+  request.prompt = remote::ChatPrompt{.messages = messages_json({{"user", "Hello"}})};
   const Outcome chat = answer(request);
-  if (generator_->chat_template() == nullptr) {
+  if (generator_->chat_format() == nullptr) {
     EXPECT_EQ(chat.status.code(), StatusCode::unimplemented);
     EXPECT_THAT(chat.status.hint(), HasSubstr("--raw"));
   } else {

@@ -98,7 +98,7 @@ std::vector<std::string> corpus() {
       '\5' + to_proto(ToWorker{2, StartEpoch{1, 0, 2, {"b", "[::1]:5"}, {}}}).SerializeAsString());
   inputs.push_back('\5' + to_proto(ToWorker{0, Welcome{}}).SerializeAsString());
   GenerateRequest request;
-  request.prompt = ChatPrompt{{"user", "hi"}};
+  request.prompt = ChatPrompt{.messages = R"([{"role": "user", "content": "hi"}])", .tools = "[]"};
   request.stop = {"x"};
   request.temperature = 0.5f;
   request.logit_bias = {{1, 2.0f}};

@@ -65,7 +65,8 @@ class ConstrainedAnswers : public ::testing::Test {
 
   static remote::GenerateRequest request_for(const std::string& schema, uint64_t seed) {
     remote::GenerateRequest request;
-    request.prompt = remote::ChatPrompt{{.role = "user", .content = "Give me an example."}};
+    request.prompt =
+        remote::ChatPrompt{.messages = messages_json({{"user", "Give me an example."}})};
     request.grammar = {.kind = GrammarSpec::Kind::json_schema, .text = schema};
     request.temperature = 5.0F;
     request.top_p = 1.0F;

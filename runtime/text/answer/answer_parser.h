@@ -13,21 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/text/answer/answer_delta.h"
 #include "runtime/text/answer/tool_format.h"
 
 namespace strata {
-
-struct AnswerDelta {
-  enum class Kind : uint8_t {
-    reasoning,
-    content,
-    call,       // a new call: text is the function's name
-    arguments,  // more of the arguments of the call `index`
-  };
-  Kind kind = Kind::content;
-  std::string text;
-  int32_t index = 0;  // of the call, from 0
-};
 
 struct AnswerOptions {
   // False: tool_choice "none", or no tools. Calls are then content.

@@ -88,6 +88,14 @@ Result<ToolChoice> parse_tool_choice(std::string_view choice_json, const std::ve
   return result;
 }
 
+std::string wrapped_tools(std::string_view tools_json) {
+  Json list = Json::parse(tools_json, nullptr, false);
+  for (Json& entry : list) {
+    if (!entry.contains("function")) entry = Json{{"type", "function"}, {"function", entry}};
+  }
+  return dump(list);
+}
+
 AnswerOptions answer_options(const std::vector<Tool>& tools, const ToolChoice& choice) {
   AnswerOptions options;
   options.parse_calls = !tools.empty() && choice.kind != ToolChoice::Kind::none;

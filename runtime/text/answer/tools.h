@@ -31,6 +31,10 @@ struct ToolChoice {
 Result<std::vector<Tool>> parse_tools(std::string_view tools_json);
 Result<ToolChoice> parse_tool_choice(std::string_view choice_json, const std::vector<Tool>& tools);
 
+// The list with each function in OpenAI's frame, {"type": "function", "function": ...}, as
+// templates expect it. Requires: parse_tools() has taken it.
+std::string wrapped_tools(std::string_view tools_json);
+
 // The parser's options for such a request.
 AnswerOptions answer_options(const std::vector<Tool>& tools, const ToolChoice& choice);
 

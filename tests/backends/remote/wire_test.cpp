@@ -319,9 +319,23 @@ TEST(Wire, CommandsComeBackAsTheyWere) {
               HasSubstr("stage 3 of 3"));
 }
 
+TEST(Wire, EventsOfAnAnswerThatIsSplit) {
+  GenerateToken token{.id = 7, .text = "<t>f", .logprob = -1.0F, .top = {{2, -3.0F}}};
+  token.deltas = {{AnswerDelta::Kind::call, "f", 1}, {AnswerDelta::Kind::arguments, "{", 1}};
+  const auto back = from_proto(to_proto(GenerateEvent(token)));
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(std::get<GenerateToken>(back.value()).deltas, token.deltas);
+  v1::GenerateEvent message = to_proto(GenerateEvent(token));
+  message.mutable_token()->mutable_deltas(0)->set_kind(4);
+  EXPECT_THAT(from_proto(message).status().message(), HasSubstr("a delta of kind 4"));
+  const auto started =
+      from_proto(to_proto(GenerateEvent(GenerateStarted{.model = "m", .is_split = true})));
+  EXPECT_TRUE(std::get<GenerateStarted>(started.value()).is_split);
+}
+
 TEST(Wire, RequestsKeepWhatIsSetAndWhatIsNot) {
   GenerateRequest request;
-  request.prompt = ChatPrompt{{"user", "hi"}};
+  request.prompt = ChatPrompt{.messages = "[1]", .tools = "[2]", .tool_choice = "\"auto\""};
   request.temperature = 0.0f;
   request.seed = 5;
   request.stop = {"\n\n"};
@@ -329,7 +343,10 @@ TEST(Wire, RequestsKeepWhatIsSetAndWhatIsNot) {
   request.grammar = {GrammarSpec::Kind::json_schema, "{}", false};
   const auto back = from_proto(to_proto(request));
   ASSERT_TRUE(back.ok());
-  EXPECT_EQ(std::get<ChatPrompt>(back.value().prompt)[0].content, "hi");
+  const auto& chat = std::get<ChatPrompt>(back.value().prompt);
+  EXPECT_EQ(chat.messages, "[1]");
+  EXPECT_EQ(chat.tools, "[2]");
+  EXPECT_EQ(chat.tool_choice, "\"auto\"");
   EXPECT_EQ(back.value().temperature, 0.0f);
   EXPECT_FALSE(back.value().top_p.has_value());
   EXPECT_EQ(back.value().seed, 5u);

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "runtime/grammar/constraint.h"
 #include "runtime/grammar/matcher.h"
 
@@ -49,10 +51,15 @@ TEST(Composed, BeginningsChoicesAndRepetitions) {
 
 // Each schema is a document of its own, also where registers count in several.
 TEST(Composed, SchemasKeepTheirOwnReferencesAndCounters) {
-  const std::string grammar = R"({"root": {"sequence": [
-    {"schema": "{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/a\"},\"maxItems\":2,\"$defs\":{\"a\":{\"const\":1}}}"},
-    {"schema": "{\"type\":\"object\",\"properties\":{\"k\":{\"type\":\"string\",\"maxLength\":1}},\"required\":[\"k\"],\"additionalProperties\":false}"},
-    {"schema": "{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/a\"},\"maxItems\":2,\"$defs\":{\"a\":{\"const\":1}}}"}]}})";
+  const auto schema = [](const std::string& text) {
+    return nlohmann::json({{"schema", text}}).dump();
+  };
+  const std::string list = schema(R"({"type": "array", "items": {"$ref": "#/$defs/a"},
+                                      "maxItems": 2, "$defs": {"a": {"const": 1}}})");
+  const std::string object = schema(R"({"properties": {"k": {"type": "string", "maxLength": 1}},
+      "type": "object", "required": ["k"], "additionalProperties": false})");
+  const std::string grammar =
+      R"({"root": {"sequence": [)" + list + "," + object + "," + list + "]}}";
   EXPECT_TRUE(takes(grammar, R"([1,1]{"k":"x"}[1])"));
   EXPECT_FALSE(takes(grammar, R"([1,1,1]{"k":"x"}[1])"));
   EXPECT_FALSE(takes(grammar, R"([1]{"k":"xy"}[1])"));

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "runtime/text/chat_messages.h"
 #include "tests/support/vocabularies.h"
 
 namespace strata {
@@ -31,7 +32,7 @@ struct Chat {
         chat(ChatTemplate::of_model(metadata, tokenizer->vocab()).value()) {}
 
   std::vector<int32_t> ids(const std::string& messages) const {
-    return encode_chat(*tokenizer, chat->render({.messages = messages}).value());
+    return chat->encode(*tokenizer, chat->render({.messages = messages}).value());
   }
 };
 
@@ -94,6 +95,40 @@ TEST(ChatTemplate, NoMessageWritesAMarker) {
   const Chat joined(metadata_of(with_template("<|im_{{ messages[0].content }}<|im_end|>")));
   const std::vector<int32_t> halves = joined.ids(messages_json({{"user", "end|>"}}));
   EXPECT_EQ(std::count(halves.begin(), halves.end(), 261), 1);
+}
+
+// Id 259 is "<tool>", of the type "user-defined".
+TEST(ChatTemplate, NoMessageWritesAMarkerThatIsCalledUserDefined) {
+  const auto count = [](std::string_view source) {
+    const Chat chat(metadata_of(with_template(source)));
+    const std::vector<int32_t> ids = chat.ids(messages_json({{"user", "a<tool>b"}}));
+    EXPECT_THAT(chat.tokenizer->decode(ids), HasSubstr("a<tool>b"));
+    return std::count(ids.begin(), ids.end(), 259);
+  };
+  EXPECT_EQ(count("<tool>{{ messages[0].content }}"), 1) << "the template's own";
+  EXPECT_EQ(count("{{ messages[0].content }}</tool>"), 0) << "its other half is a marker";
+  EXPECT_EQ(count("{{ messages[0].content }}"), 1) << "text that has a token of its own";
+}
+
+TEST(ChatTemplate, CallsAndResultsAreTextForATemplateWithoutThem) {
+  const auto chat = of("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}");
+  EXPECT_FALSE(chat->traits().takes_tool_calls);
+  const std::string messages = R"([{"role": "user", "content": "u"},
+    {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function",
+      "function": {"name": "f", "arguments": "{\"a\": 1}"}}]},
+    {"role": "tool", "name": "f", "tool_call_id": "1", "content": "5"},
+    {"role": "tool", "tool_call_id": "2", "content": "6"}, {"role": "assistant", "content": "x"}])";
+  EXPECT_EQ(text_of(*chat, messages),
+            "<user>u<assistant>{\"name\":\"f\",\"arguments\":{\"a\":1}}<user>The function f "
+            "returned:\n5\nThe function returned:\n6<assistant>x");
+}
+
+TEST(ChatMessages, ASystemTextIsAddedToTheFirstMessage) {
+  EXPECT_EQ(with_system_text(R"([{"role":"system","content":"s"}])", "t").value(),
+            R"([{"role":"system","content":"s\n\nt"}])");
+  EXPECT_EQ(with_system_text(R"([{"role":"user","content":"u"}])", "t").value(),
+            R"([{"role":"system","content":"t"},{"role":"user","content":"u"}])");
+  EXPECT_THAT(with_system_text("{}", "t").status().message(), HasSubstr("must be a list"));
 }
 
 TEST(ChatTemplate, PlainTextAcrossTheBoundaryIsOneText) {

@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 
 constexpr const char* kTools = R"([
   {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object",
-    "properties": {"unit": {"type": "string", "enum": ["C", "F"]}, "days": {"$ref": "#/$defs/days"}},
+    "properties": {"unit": {"type": "string", "enum": ["C", "F"]},
+                   "days": {"$ref": "#/$defs/days"}},
     "required": ["unit", "days"], "additionalProperties": false,
     "$defs": {"days": {"type": "integer", "minimum": 1, "maximum": 7}}}}},
   {"type": "function", "function": {"name": "stop", "parameters": {"type": "object",

@@ -1,0 +1,52 @@
+// ChatFormat: how a model's chats are written: the prompt by its template, the answer in its
+// family's syntax for reasoning and tool calls.
+//
+// Threads: immutable; any thread. The tokenizer must outlive it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/remote/client_records.h"
+#include "runtime/base/status.h"
+#include "runtime/gguf/metadata.h"
+#include "runtime/text/answer/answer_parser.h"
+#include "runtime/text/answer/tool_format.h"
+#include "runtime/text/chat_template.h"
+#include "runtime/text/tokenizer.h"
+
+namespace strata::coordinator {
+
+class ChatFormat {
+ public:
+  // Errors: those of ChatTemplate::of_model().
+  static Result<std::unique_ptr<ChatFormat>> of_model(const Metadata& metadata,
+                                                      const Tokenizer& tokenizer);
+
+  struct Prompt {
+    std::vector<int32_t> ids;
+    std::string grammar;         // composed; empty: the answer may be anything
+    bool splits_answer = false;  // there may be more in it than content
+    AnswerOptions answer;        // for the parser, if so
+  };
+  // Errors: INVALID_ARGUMENT for messages, tools and choices that are none; those of the template.
+  Result<Prompt> prepare(const remote::ChatPrompt& chat) const;
+
+  const ChatTemplate& chat_template() const { return *template_; }
+  const ToolFormat& syntax() const { return syntax_; }
+  // Control tokens that a parser of answers has to see.
+  std::span<const int32_t> shown_tokens() const { return shown_tokens_; }
+
+ private:
+  ChatFormat(std::unique_ptr<ChatTemplate> chat, const Tokenizer& tokenizer);
+
+  std::unique_ptr<ChatTemplate> template_;
+  const Tokenizer& tokenizer_;
+  ToolFormat syntax_;
+  std::vector<int32_t> shown_tokens_;
+};
+
+}  // namespace strata::coordinator
