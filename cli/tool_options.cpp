@@ -67,9 +67,10 @@ Result<remote::ChatPrompt> read_tools(const ToolOptions& options) {
   }
   chat.tool_choice = choice_json(options.choice);
   const std::vector<Tool> tools = TRY(parse_tools(chat.tools).with_context(options.tools_path));
-  TRY(parse_tool_choice(chat.tool_choice, tools)
-          .with_hint("--tool-choice takes none, auto, required or the name of a function in "
-                     "--tools"));
+  const Status choice = parse_tool_choice(chat.tool_choice, tools).status();
+  TRY(choice.ok() ? choice
+                  : choice.with_hint("--tool-choice takes none, auto, required or the name of a "
+                                     "function in --tools"));
   TRY(check_schemas(tools));
   return chat;
 }
