@@ -1,10 +1,13 @@
 // `strata`: the one binary. Parses the command line and runs one subcommand.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/bench.h"
@@ -80,7 +83,17 @@ int run_chosen(const CommandContext& context) {
   return context.exit_code;
 }
 
+// In place of std::bad_alloc, which most libraries' threads do not survive. Allocates nothing.
+[[noreturn]] void end_without_memory() {
+  constexpr std::string_view kText =
+      "error: no memory is left for this process\n"
+      "hint: give it less to do (--memory, --ctx, --slots), or more memory (ulimit -v, cgroup)\n";
+  if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) ::_exit(exit_error);
+  ::_exit(exit_error);
+}
+
 int run(int argc, char** argv) {
+  std::set_new_handler(end_without_memory);
   CLI::App app("Strata: one language model over many machines.", "strata");
   app.set_help_flag("-h,--help", "Print this help");
   app.set_version_flag("--version", "strata 0.1.0", "Print the version");

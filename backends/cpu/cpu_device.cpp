@@ -1,6 +1,7 @@
 #include "backends/cpu/cpu_device.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
@@ -106,6 +107,13 @@ DeviceMemory host_memory() {
     const uint64_t used = cgroup_number("/sys/fs/cgroup/memory.current", 0);
     memory.total_bytes = limit;
     memory.free_bytes = std::min(memory.free_bytes, limit - std::min(limit, used));
+  }
+  rlimit space{};
+  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < memory.total_bytes) {
+    const uint64_t used = proc_field("/proc/self/status", "VmSize:") * 1024;
+    const uint64_t left = space.rlim_cur - std::min<uint64_t>(space.rlim_cur, used);
+    memory.total_bytes = space.rlim_cur;
+    memory.free_bytes = std::min(memory.free_bytes, left);
   }
   return memory;
 }

@@ -19,7 +19,7 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options);
 
 // The processor's name as the kernel gives it, or "CPU".
 std::string processor_name();
-// Physical memory, less what a cgroup limit takes away.
+// Physical memory, less what limits of the cgroup and of the process (ulimit -v) take away.
 DeviceMemory host_memory();
 
 }  // namespace strata::cpu

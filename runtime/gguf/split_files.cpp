@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstddef>
+#include <span>
 #include <string_view>
 #include <utility>
+
+#include "runtime/base/human.h"
 
 namespace strata {
 namespace {
@@ -25,7 +29,13 @@ std::optional<uint32_t> five_digits(std::string_view text) {
 Result<ModelPart> open_part(const std::string& path) {
   ModelPart part;
   part.file = TRY(MappedFile::open(path));
-  Result<GgufHeader> header = parse_header(part.file->bytes(), path);
+  const std::span<const std::byte> bytes = part.file->bytes();
+  if (bytes.empty() && part.file->size() > 0) {
+    return resource_exhausted(
+        fmt::format("no address space for '{}' ({})", path, human_bytes(part.file->size())),
+        "is this process limited (ulimit -v)?");
+  }
+  Result<GgufHeader> header = parse_header(bytes, path);
   // What was cut off meanwhile was read as zeros.
   TRY(part.file->check_unchanged());
   part.file->unmap();

@@ -58,6 +58,24 @@ TEST(Run, OnATerminalShowsColourUnlessToldOtherwise) {
   }
 }
 
+#ifndef __SANITIZE_ADDRESS__  // which needs terabytes of address space
+TEST(Run, EndsWithASentenceWhereAddressSpaceIsShort) {
+  int failed = 0;
+  for (int megabytes = 30; megabytes <= 600; megabytes += 19) {
+    const std::string command =
+        fmt::format("ulimit -v {}; exec {}/strata run -m {} -p Hello -n 4 --ignore-end",
+                    megabytes * 1024, STRATA_BINARY_DIR, chat_model());
+    const CommandResult result = test::run_command({"/bin/sh", "-c", command});
+    if (result.exit_code == 0) continue;
+    // The system's loader itself says 127.
+    EXPECT_TRUE(result.exit_code == 1 || result.exit_code == 127) << result.exit_code << command;
+    EXPECT_THAT(result.err, HasSubstr("error")) << command;
+    ++failed;
+  }
+  EXPECT_GT(failed, 0);
+}
+#endif
+
 TEST(Run, TakesAnyPrompt) {
   const auto answer = [](const std::string& prompt, std::vector<std::string> options = {}) {
     std::vector<std::string> arguments = {"run", "-m", chat_model(),   "-p",    prompt,
