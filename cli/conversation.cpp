@@ -54,7 +54,7 @@ Status Conversation::generate(const std::stop_token& stop, Answer& answer) {
   const Status status =
       cli::ask(session_, request, options_.json ? nullptr : &printer, stop, answer);
   if (!options_.json) {
-    printer.finish(false);
+    printer.finish(!answer.calls.empty());
     if (answer.calls.empty() && (status.ok() || !answer.text.empty())) terminal_.answer("\n");
   }
   if (!status.ok() && (status.code() != StatusCode::cancelled || answer.text.empty())) {

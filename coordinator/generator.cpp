@@ -146,9 +146,11 @@ Status Generator::set_chat(const remote::GenerateRequest& request, const remote:
   if (chat_ == nullptr) return no_chat_.with_hint("send the prompt as plain text instead (--raw)");
   ChatFormat::Prompt prompt = TRY(chat_->prepare(chat));
   result.request.prompt = std::move(prompt.ids);
-  if (prompt.splits_answer) result.split = std::move(prompt.answer);
+  // What is held to the client's grammar is that text and nothing else.
+  const bool has_grammar = request.grammar.kind != GrammarSpec::Kind::none;
+  if (prompt.splits_answer && !has_grammar) result.split = std::move(prompt.answer);
   if (prompt.grammar.empty()) return set_grammar(request.grammar, result.request);
-  if (request.grammar.kind != GrammarSpec::Kind::none) {
+  if (has_grammar) {
     return invalid_argument("an answer cannot be held to a grammar and to tools at once",
                             "leave one of them out, or set tool_choice to none");
   }

@@ -40,9 +40,9 @@ class Generator {
   // not block. The id is for cancel(): `reserved` if that is not 0 (EngineLoop::reserve_id()), else
   // a new one; 0 if the request was refused.
   // Errors, to the listener: INVALID_ARGUMENT for an empty prompt, a wrong role, tools that are
-  // none or stand beside a grammar, sampling numbers
-  // out of range, a grammar that does not compile, more than 16 stop strings or an empty one;
-  // UNIMPLEMENTED for chat with a model that has no template; those of Engine::submit.
+  // none or stand beside a grammar, sampling numbers out of range, a grammar that does not compile,
+  // more than 16 stop strings or an empty one; UNIMPLEMENTED for chat with a model that has no
+  // template; those of Engine::submit.
   RequestId start(const remote::GenerateRequest& request, AnswerListener listener,
                   RequestId reserved = 0);
   // The listener gets CANCELLED, unless the answer ended before.

@@ -1,15 +1,19 @@
 #include "worker/grammar_loader.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/text/tokenizer.h"
 
 namespace strata::worker {
 namespace {
 
-// Grammars that are waited for. A stage has fewer slots; what is dropped is compiled again.
+// Grammars that are waited for; sequences with others come again.
 constexpr size_t kJobsMax = 64;
+// A finished one is kept this long for its sequence, which asks after its prompt.
+constexpr Duration kKeptFor = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -19,6 +23,7 @@ struct GrammarLoader::Job {
   const GrammarSpec spec;
   Mutex mutex;
   std::optional<Result<std::shared_ptr<grammar::MaskCache>>> outcome STRATA_GUARDED_BY(mutex);
+  TimePoint finished STRATA_GUARDED_BY(mutex);
 };
 
 GrammarLoader::GrammarLoader(std::shared_ptr<const GgufFile> tokenizer_file)
@@ -35,11 +40,22 @@ GrammarLoader::Jobs::iterator GrammarLoader::find_job(const GrammarSpec& spec) {
 void GrammarLoader::prepare(const GrammarSpec& spec) {
   if (tokenizer_file_ == nullptr || (cache_ && cache_->find(spec))) return;
   if (find_job(spec) != jobs_.end()) return;
+  if (jobs_.size() >= kJobsMax && !drop_unwanted_job()) return;
   if (!thread_) thread_.emplace(kJobsMax);
   const auto job = std::make_shared<Job>(spec);
   if (!thread_->post([this, job] { compile(*job); })) return;
-  if (jobs_.size() >= kJobsMax) jobs_.pop_front();
   jobs_.push_back(job);
+}
+
+bool GrammarLoader::drop_unwanted_job() {
+  const TimePoint before = std::chrono::steady_clock::now() - kKeptFor;
+  const auto unwanted = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& job) {
+    const MutexLock lock(job->mutex);
+    return job->outcome && job->finished < before;
+  });
+  if (unwanted == jobs_.end()) return false;
+  jobs_.erase(unwanted);
+  return true;
 }
 
 // On the loader thread.
@@ -56,6 +72,7 @@ void GrammarLoader::compile(Job& job) {
   if (outcome.ok()) grammar::Constraint(*outcome, job.spec.drops_first_space).mask({});
   const MutexLock lock(job.mutex);
   job.outcome = std::move(outcome);
+  job.finished = std::chrono::steady_clock::now();
 }
 
 Result<std::optional<grammar::Constraint>> GrammarLoader::start(const GrammarSpec& spec) {

@@ -37,6 +37,8 @@ class GrammarLoader {
   using Jobs = std::list<std::shared_ptr<Job>>;
 
   Jobs::iterator find_job(const GrammarSpec& spec);
+  // The oldest that nobody has fetched for a while. False if there is none.
+  bool drop_unwanted_job();
   void compile(Job& job);
 
   const std::shared_ptr<const GgufFile> tokenizer_file_;

@@ -12,7 +12,7 @@ bool has_grammar(const OpenSequence& sequence) {
 // The only token that may come, if nothing else is asked of the sampler; else -1. A bias may ban
 // even that one, and the sampler says so.
 int32_t forced_token(const TokenMask& mask, const SamplingParams& params) {
-  if (params.logprobs || !params.logit_bias.empty()) return -1;
+  if (params.logprobs || params.top_logprobs > 0 || !params.logit_bias.empty()) return -1;
   return mask.count() == 1 ? mask.first() : -1;
 }
 
@@ -59,11 +59,10 @@ Result<TokenSampler::Choice> TokenSampler::sample_constrained(Slot& slot,
   const std::vector<int32_t>& ends = slot.sequence.end_ids;
   TokenMask mask = constraint.mask(ends);
   for (int i = 0; i < kTriesMax; ++i) {
+    if (mask.count() == 0) break;
     SampledToken token{.id = forced_token(mask, params), .logprob = 0, .top = {}};
     if (token.id < 0) {
-      Result<SampledToken> sampled = sampler_.sample(logits, params, slot.history, position, &mask);
-      if (sampled.status().code() == StatusCode::failed_precondition) break;  // all are banned
-      token = TRY(std::move(sampled));
+      token = TRY(sampler_.sample(logits, params, slot.history, position, &mask));
     }
     const bool is_end = std::find(ends.begin(), ends.end(), token.id) != ends.end();
     if (is_end || constraint.accept(token.id)) return Choice{.token = std::move(token)};

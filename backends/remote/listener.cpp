@@ -84,20 +84,32 @@ Result<std::unique_ptr<Listener>> Listener::bind(const Address& address, int des
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> found(list, ::freeaddrinfo);
   std::unique_ptr<Listener> listener(new Listener());
-  listener->port_ = address.port;
   listener->descriptors_max_ =
       descriptors_max > 0 ? descriptors_max : descriptor_limit() - kDescriptorsKeptBack;
+  // The port that the system chose for the first address may be taken at the second.
+  constexpr int kTriesMax = 8;
+  Status listening;
+  for (int i = 0; i < kTriesMax; ++i) {
+    listening = listener->add_all(found.get(), address);
+    if (address.port != 0 || listening.code() != StatusCode::already_exists) break;
+  }
+  TRY(std::move(listening));
+  listener->stop_event_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!listener->stop_event_.is_open()) return explain(address, errno);
+  return listener;
+}
+
+Status Listener::add_all(const addrinfo* list, const Address& address) {
+  sockets_.clear();
+  port_ = address.port;
   Status last;
-  for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
-    Status added = listener->add(*each, address);
+  for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
+    Status added = add(*each, address);
     // A machine without IPv6 still has its IPv4.
     if (!added.ok() && added.code() != StatusCode::invalid_argument) return added;
     if (!added.ok()) last = std::move(added);
   }
-  if (listener->sockets_.empty()) return last;
-  listener->stop_event_ = FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!listener->stop_event_.is_open()) return explain(address, errno);
-  return listener;
+  return sockets_.empty() ? last : ok_status();
 }
 
 Status Listener::add(const addrinfo& found, const Address& address) {

@@ -51,6 +51,7 @@ class Listener {
 
  private:
   Listener() = default;
+  Status add_all(const addrinfo* list, const Address& address);
   Status add(const addrinfo& found, const Address& address);
   void run(const Take& take);
   // False when there was nothing to accept.

@@ -262,6 +262,7 @@ void Engine::accept(TokenRecord& record, TimePoint now, EngineActions& actions) 
     return;
   }
   sequence->tokens.push_back(record.token);
+  sequence->postponements = 0;
   ++counters_.tokens_sampled;
   if (record.end == SequenceEnd::end_token) {
     sequence->tokens.pop_back();  // not part of the answer

@@ -4,9 +4,8 @@
 //   {"markers": [TEXT, ...], "root": NODE}
 //
 //   NODE   "text"                                      exactly that
-//          {"schema": TEXT, "name": TEXT}              a JSON document that fits the schema in
-//          TEXT;
-//                                                      the name, if any, is for errors
+//          {"schema": TEXT, "name": TEXT}              JSON that fits the schema in TEXT; the
+//                                                      name, if any, is for errors
 //          {"free": [TEXT, ...], "begins": [TEXT, ...]}  any text that none of the first stands in
 //                                                      and that begins with none of the second
 //          {"sequence": [NODE, ...]}  {"choice": [NODE, ...]}

@@ -31,8 +31,8 @@ class Constraint {
   Constraint(std::shared_ptr<MaskCache> masks, bool drops_first_space);
 
   // What may come next: text tokens that fit, and the end ids exactly if the text may end here.
-  // Nothing at all in a dead end, which the answer then ends in. Valid until the next call of any
-  // constraint of the same grammar.
+  // Nothing at all in a dead end, which the answer then ends in. Valid until the next call of this
+  // constraint.
   const TokenMask& mask(std::span<const int32_t> end_ids);
   // False, with nothing changed, for a token that does not fit. A mask knows all of these but one
   // kind: a token that ends a member's name which the object already has, where the schema does not

@@ -18,30 +18,8 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Before the library builds a tree, whose printing is recursive.
-Status check_nesting(std::string_view json) {
-  size_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kNestingMax) {
-        return invalid_argument(fmt::format("messages nest deeper than {}", kNestingMax));
-      }
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return ok_status();
-}
-
 Result<Json> parse_messages(std::string_view text) {
-  TRY(check_nesting(text));
+  TRY(check_nesting(text, "messages"));
   Json messages = Json::parse(text, nullptr, false);
   if (messages.is_discarded()) return invalid_argument("messages are no JSON");
   if (!messages.is_array()) {
@@ -153,7 +131,7 @@ void MessageForm::apply_tool_calls(Json& message) {
     Json& arguments = function["arguments"];
     if (arguments.is_string() && traits_.takes_object_arguments) {
       const std::string text = arguments;
-      if (!check_nesting(text).ok()) continue;
+      if (!check_nesting(text, "arguments").ok()) continue;
       Json parsed = Json::parse(text, nullptr, false);
       if (!parsed.is_object()) continue;
       arguments = std::move(parsed);
@@ -221,6 +199,27 @@ Status MessageForm::merge_system(Json& messages) {
 }
 
 }  // namespace
+
+Status check_nesting(std::string_view json, std::string_view what) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kNestingMax) {
+        return invalid_argument(fmt::format("{} nest deeper than {}", what, kNestingMax));
+      }
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return ok_status();
+}
 
 const std::vector<std::string>& known_roles() {
   static const std::vector<std::string> roles = {"system", "developer", "user",    "assistant",

@@ -158,6 +158,8 @@ TEST(Run, AnswersFitTheirGrammar) {
   }
   const CommandResult chat =
       strata({"chat", "-m", chat_model(), "--json", "--regex", "yes|no"}, {.input = "a\nb\n"});
+  EXPECT_EQ(chat.exit_code, 0) << chat.err;
+  ASSERT_EQ(json_lines(chat.out).size(), 2U);
   for (const json& turn : json_lines(chat.out)) {
     EXPECT_THAT(turn["text"].get<std::string>(), ContainsRegex("^(yes|no)$"));
   }

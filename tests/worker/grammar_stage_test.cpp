@@ -1,14 +1,19 @@
 // Goal: an answer under a grammar fits it, is the same over one stage and several, and goes on
 // alike on a stage that takes over in the middle. Method: a tiny model of random weights, whose
 // answers fit nothing by themselves.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
 
 #include "backends/backends.h"
 #include "runtime/grammar/grammar.h"
 #include "runtime/grammar/matcher.h"
 #include "runtime/text/tokenizer.h"
 #include "tests/worker/step_support.h"
+#include "worker/grammar_loader.h"
 #include "worker/local_pipeline.h"
 
 namespace strata::worker::test {
@@ -191,8 +196,8 @@ TEST_F(GrammarStageTest, NoBiasPassesTheGrammar) {
   bias_.clear();
   for (int32_t id = 0; id < 384; ++id) bias_.emplace_back(id, -100.0F);
   const Answer none = answer({3}, 5);
-  EXPECT_TRUE(none.error.ok()) << none.error.to_string();
-  EXPECT_EQ(none.end, SequenceEnd::end_token);
+  EXPECT_EQ(none.error.code(), StatusCode::failed_precondition) << none.error.to_string();
+  EXPECT_EQ(none.end, SequenceEnd::error);
 }
 
 TEST_F(GrammarStageTest, AGrammarThatIsNoneFailsTheRowOnly) {
@@ -202,6 +207,27 @@ TEST_F(GrammarStageTest, AGrammarThatIsNoneFailsTheRowOnly) {
   EXPECT_EQ(failed.end, SequenceEnd::error);
   grammar_ = {.kind = GrammarSpec::Kind::regex, .text = "[0-9]+"};
   EXPECT_THAT(answer({3}, 3, prompt(2)).error.message(), HasSubstr("does not fit the grammar"));
+}
+
+// More than are kept waiting, each asked for again and again as postponed sequences do.
+TEST_F(GrammarStageTest, ManyDifferentGrammarsAllGetReady) {
+  GrammarLoader loader(file_);
+  std::vector<GrammarSpec> waiting;
+  for (int i = 0; i < 150; ++i) {
+    waiting.push_back(
+        {.kind = GrammarSpec::Kind::regex, .text = fmt::format("[a-z]{{{}}}", i + 1)});
+  }
+  for (const GrammarSpec& spec : waiting) loader.prepare(spec);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!waiting.empty() && std::chrono::steady_clock::now() < deadline) {
+    std::erase_if(waiting, [&loader](const GrammarSpec& spec) {
+      const auto started = loader.start(spec);
+      EXPECT_TRUE(started.ok()) << started.status().to_string();
+      return !started.ok() || started->has_value();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(waiting.empty()) << waiting.size() << " never got ready";
 }
 
 }  // namespace

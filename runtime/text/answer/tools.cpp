@@ -6,11 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/base/utf8.h"
+#include "runtime/text/chat_messages.h"
 
 namespace strata {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Each is compared with the others, and named to the model.
+constexpr size_t kToolsMax = 1000;
 
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -45,8 +49,13 @@ Result<Tool> parse_tool(const Json& entry, size_t index) {
 Result<std::vector<Tool>> parse_tools(std::string_view tools_json) {
   std::vector<Tool> tools;
   if (is_absent(tools_json)) return tools;
+  TRY(check_nesting(tools_json, "tools"));
   const Json list = Json::parse(tools_json, nullptr, false);
   if (!list.is_array()) return invalid_argument("tools is no JSON list");
+  if (list.size() > kToolsMax) {
+    return invalid_argument(
+        fmt::format("{} tools, at most {} are supported", list.size(), kToolsMax));
+  }
   for (size_t i = 0; i < list.size(); ++i) {
     Tool tool = TRY(parse_tool(list[i], i));
     const bool doubled = std::any_of(tools.begin(), tools.end(),
@@ -62,6 +71,7 @@ Result<std::vector<Tool>> parse_tools(std::string_view tools_json) {
 
 Result<ToolChoice> parse_tool_choice(std::string_view choice_json, const std::vector<Tool>& tools) {
   if (is_absent(choice_json)) return ToolChoice{};
+  TRY(check_nesting(choice_json, "tool_choice"));
   const Json choice = Json::parse(choice_json, nullptr, false);
   ToolChoice result;
   if (choice == "none") {

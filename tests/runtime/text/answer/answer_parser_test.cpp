@@ -167,6 +167,17 @@ TEST(AnswerParser, ReasoningThatThePromptBegan) {
   EXPECT_EQ(parse_answer(format, options, "<think>a</think> b").content, "<think>a</think> b");
 }
 
+TEST(Tools, DeepAndLongListsAreRefusedQuickly) {
+  const std::string deep(1'000'000, '[');
+  EXPECT_EQ(parse_tools("[{\"name\":\"f\",\"parameters\":{\"a\":" + deep).status().message(),
+            "tools nest deeper than 200");
+  EXPECT_EQ(parse_tool_choice(deep, {}).status().message(), "tool_choice nest deeper than 200");
+  std::string long_list = "[{\"name\":\"f0\"}";
+  for (int i = 1; i < 100'000; ++i) long_list += ",{\"name\":\"f" + std::to_string(i) + "\"}";
+  EXPECT_EQ(parse_tools(long_list + "]").status().message(),
+            "100000 tools, at most 1000 are supported");
+}
+
 TEST(ToolChoice, IsReadAndChecked) {
   const auto tools = parse_tools(
       R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
