@@ -30,6 +30,7 @@ void Constraint::make_room() {
 const TokenMask& Constraint::mask(std::span<const int32_t> end_ids) {
   make_room();
   mask_ = masks_->mask(matcher_.situation());
+  mask_failure_ = masks_->failure();
   if (is_first_ && drops_first_space_) {
     // The space would not be shown, and a text without it is what the grammar then sees.
     for (const int32_t id : masks_->vocabulary()->with_first_space()) mask_.forbid(id);

@@ -46,7 +46,7 @@ class Constraint {
   // its mask allows. They need no sampling, and can be computed as one chunk.
   std::vector<int32_t> forced_tokens(std::span<const int32_t> end_ids, size_t count_max);
   // Why the last mask was empty or a token did not fit, as far as a bound was hit; else ok.
-  const Status& failure() const { return matcher_.failure(); }
+  const Status& failure() const { return mask_failure_.ok() ? matcher_.failure() : mask_failure_; }
 
  private:
   void make_room();
@@ -59,6 +59,7 @@ class Constraint {
   bool is_first_ = true;
   std::vector<Vocabulary::ControlToken> markers_;  // that the grammar knows; few
   TokenMask mask_;
+  Status mask_failure_;
 };
 
 // What a constraint needs of a grammar, for an answer that a model writes. Threads: any.

@@ -7,6 +7,13 @@ namespace strata::grammar {
 namespace {
 
 constexpr size_t kBytesMax = size_t{64} << 20;
+// Configurations of a situation that are looked at one by one. A schema has a few; of an ambiguous
+// grammar's hundreds, each has layers that no other situation shares.
+constexpr size_t kLayeredMax = 8;
+// Nor is a layer made that would go on from more ends than these: each is a walk of its own.
+constexpr size_t kEndsMax = 2000;
+// Configurations that one mask may look at: some tenths of a second, a thousand times the usual.
+constexpr uint64_t kWorkMax = 4'000'000;
 
 // No run has no characters of all classes.
 constexpr FreeRuns::Run kUnknown{.classes = ~ClassSet{0}};
@@ -29,23 +36,21 @@ const TokenMask& MaskCache::mask(SituationId situation) {
   if (bytes_ > kBytesMax) {
     layers_.clear();
     top_layers_.clear();
+    whole_layers_.clear();
     shown_.clear();
     bytes_ = 0;
     mask_.clear();
   }
+  failure_ = ok_status();
+  work_limit_ = space_->visited() + kWorkMax;
   wanted_.clear();
-  // Copied: walks make new situations, which moves the old ones.
-  const std::span<const Configuration> now = space_->configurations(situation);
-  const std::vector<Configuration> configurations(now.begin(), now.end());
-  for (const Configuration& c : configurations) {
-    LayerId layer = top_layer(c.state, c.reg);
-    wanted_.push_back(layer);
-    for (NodeId node = c.node; node != kBottom && !layers_[layer].ends.empty();) {
-      const StateSpace::Node frame = space_->node(node);
-      layer = layer_below(layer, frame.state, frame.reg);
-      wanted_.push_back(layer);
-      node = frame.parent;
-    }
+  if (space_->configurations(situation).size() > kLayeredMax || !find_layers(situation)) {
+    wanted_.assign(1, whole_layer(situation));
+  }
+  if (!failure_.ok()) {
+    mask_.clear();
+    shown_.clear();
+    return mask_;
   }
   std::sort(wanted_.begin(), wanted_.end());
   wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
@@ -60,6 +65,39 @@ const TokenMask& MaskCache::mask(SituationId situation) {
   return mask_;
 }
 
+// False where the situation is better walked as a whole.
+bool MaskCache::find_layers(SituationId situation) {
+  // Copied: walks make new situations, which moves the old ones.
+  const std::span<const Configuration> now = space_->configurations(situation);
+  const std::vector<Configuration> configurations(now.begin(), now.end());
+  for (const Configuration& c : configurations) {
+    LayerId layer = top_layer(c.state, c.reg);
+    wanted_.push_back(layer);
+    for (NodeId node = c.node; node != kBottom && !layers_[layer].ends.empty();) {
+      if (layers_[layer].ends.size() > kEndsMax) return false;
+      const StateSpace::Node frame = space_->node(node);
+      layer = layer_below(layer, frame.state, frame.reg);
+      wanted_.push_back(layer);
+      node = frame.parent;
+    }
+    if (!failure_.ok()) break;
+  }
+  return true;
+}
+
+// All of the situation, with its stacks.
+MaskCache::LayerId MaskCache::whole_layer(SituationId situation) {
+  const auto known = whole_layers_.find(situation);
+  if (known != whole_layers_.end()) return known->second;
+  const FreeRuns::Run run = outlook(situation).run;
+  const Vocabulary::Slice* slice = vocabulary_->slice_within(run.classes, run.characters);
+  (void)walk(situation, {}, slice);
+  ends_.clear();  // of the whole text: nothing waits below
+  const LayerId id = add_found(slice);
+  if (failure_.ok()) whole_layers_.emplace(situation, id);
+  return id;
+}
+
 MaskCache::LayerId MaskCache::top_layer(StateId state, uint32_t reg) {
   const uint32_t control = space_->pda().states[state].control;
   reg = space_->registers().canonical(control, reg, vocabulary_->longest());
@@ -71,7 +109,7 @@ MaskCache::LayerId MaskCache::top_layer(StateId state, uint32_t reg) {
   const Vocabulary::Slice* slice = vocabulary_->slice_within(run.classes, run.characters);
   (void)walk(from, {}, slice);
   const LayerId id = add_found(slice);
-  top_layers_.emplace(key_of(state, reg), id);
+  if (failure_.ok()) top_layers_.emplace(key_of(state, reg), id);
   return id;
 }
 
@@ -82,6 +120,7 @@ MaskCache::LayerId MaskCache::layer_below(LayerId above, StateId state, uint32_t
   if (const auto entry = known.find(key_of(state, reg)); entry != known.end()) return entry->second;
   const SituationId from = space_->closed(state, reg);
   for (const End& end : layers_[above].ends) {
+    if (!failure_.ok()) break;
     const size_t index = ends_.size();
     // What ends with the rule above ends this one too, if it may.
     if (space_->ends(from)) ends_.push_back(end);
@@ -90,7 +129,7 @@ MaskCache::LayerId MaskCache::layer_below(LayerId above, StateId state, uint32_t
     if (walk(from, end, nullptr) == below) ends_.resize(index);
   }
   const LayerId id = add_found(nullptr);
-  layers_[above].below.emplace(key_of(state, reg), id);
+  if (failure_.ok()) layers_[above].below.emplace(key_of(state, reg), id);
   return id;
 }
 
@@ -132,6 +171,12 @@ size_t MaskCache::walk(SituationId from, End below, const Vocabulary::Slice* sli
       }
     }
     const SituationId next = space_->step_cached(place.situation, here.byte);
+    if (space_->visited() > work_limit_) {
+      failure_ = resource_exhausted(
+          "the grammar is too ambiguous: what may come next takes too much work to find",
+          "give alternatives that begin alike one common beginning");
+      return fit;
+    }
     if (next == kDead) continue;
     const std::span<const int32_t> tokens = vocabulary.tokens(here);
     fitting_.insert(fitting_.end(), tokens.begin(), tokens.end());

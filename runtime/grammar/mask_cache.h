@@ -18,6 +18,9 @@
 // tokens that go on from there fit anyway. What most states of a string share, the tokens of plain
 // text, is kept as bits by the vocabulary.
 //
+// Where a text can be read in many ways, most of these layers would be looked at once only: the
+// situation is then walked as a whole, and its mask kept as one layer.
+//
 // The idea of context-independent tokens: Dong et al., "XGrammar", 2024 (arXiv:2411.15100); of the
 // walk over a tree of tokens: llguidance, https://github.com/guidance-ai/llguidance (docs).
 //
@@ -44,8 +47,11 @@ class MaskCache {
   const std::shared_ptr<StateSpace>& space() const { return space_; }
   const std::shared_ptr<const Vocabulary>& vocabulary() const { return vocabulary_; }
 
-  // The tokens whose bytes fit after the situation. Valid until the next call.
+  // The tokens whose bytes fit after the situation. Valid until the next call. Empty where that
+  // would take too much work, and failure() says so.
   const TokenMask& mask(SituationId situation);
+  // Of the last mask. RESOURCE_EXHAUSTED for a grammar that is too ambiguous.
+  const Status& failure() const { return failure_; }
 
  private:
   using LayerId = uint32_t;
@@ -78,6 +84,8 @@ class MaskCache {
     size_t below = 0;  // tokens
   };
 
+  bool find_layers(SituationId situation);
+  LayerId whole_layer(SituationId situation);
   LayerId top_layer(StateId state, uint32_t reg);
   LayerId layer_below(LayerId above, StateId state, uint32_t reg);
   size_t walk(SituationId from, End below, const Vocabulary::Slice* slice);
@@ -88,6 +96,7 @@ class MaskCache {
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::vector<Layer> layers_;
   std::unordered_map<uint64_t, LayerId> top_layers_;
+  std::unordered_map<SituationId, LayerId> whole_layers_;
   size_t bytes_ = 0;  // of all layers, about
 
   FreeRuns free_runs_;
@@ -95,8 +104,10 @@ class MaskCache {
   std::vector<Place> path_;        // of the walk, by depth
   std::vector<int32_t> fitting_;   // found for the layer under way
   std::vector<End> ends_;          // likewise
-  std::vector<LayerId> wanted_;    // the layers of the mask under way, ascending
-  std::vector<LayerId> shown_;     // those of mask_
+  uint64_t work_limit_ = 0;        // of the mask under way, as StateSpace::visited() counts
+  Status failure_;
+  std::vector<LayerId> wanted_;  // the layers of the mask under way, ascending
+  std::vector<LayerId> shown_;   // those of mask_
   TokenMask mask_;
 };
 

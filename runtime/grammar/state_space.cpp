@@ -161,6 +161,7 @@ SituationId StateSpace::close() {
       visit({pda_->rules[call.rule], 0, tail ? c.node : push(call.next, reg, c.node)});
     }
   }
+  visited_ += work_.size();
   if (!failure_.ok()) return kDead;
   return intern(ends);
 }

@@ -83,6 +83,8 @@ class StateSpace {
   std::vector<bool> next_bytes(SituationId id);
 
   const Status& failure() const { return failure_; }
+  // Configurations looked at since the space was made: what its work has been.
+  uint64_t visited() const { return visited_; }
   // More memory than a space should take: time for a new one.
   bool full() const;
   // The situation of this space that means what `id` means in `other`, a space of the same Pda.
@@ -113,6 +115,7 @@ class StateSpace {
   std::vector<Situation> situations_;
   NumberIndex situation_numbers_;
   size_t tables_ = 0;
+  uint64_t visited_ = 0;
   Status failure_;
 
   // Of the last step: bytes around the one it read that do the same.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -184,11 +185,12 @@ TEST(MaskCache, IsExactWhereRunsAreFree) {
         "root ::= item*\nitem ::= word | word \" \" word\nword ::= [a-z] word | [a-z]",
         "root ::= line+\nline ::= \"- \"? [^\\n]+ \"\\n\"", "root ::= ([a-z]{2} | [0-9a-f]{3})*",
         "root ::= short long\nshort ::= [a-z]{0,4}\nlong ::= [a-z ]{3,7}",
+        "root ::= (a | b | c){12} \".\"\na ::= [a-z]+\nb ::= [a-z] [a-z0-9]*\nc ::= [a-z ]+",
         "root ::= [\\u0080-\\U0010FFFF]{0,3} [a-z]*", "root ::= .{0,4}"}) {
     grammars.push_back(test::gbnf(text));
   }
   for (size_t i = 0; i < grammars.size(); ++i) {
-    for (int round = 0; round < 4; ++round) {
+    for (int round = 0; round < 2; ++round) {
       const auto vocabulary = vocabulary_of(texts_of_all_classes(random), random);
       MaskCache masks(std::make_shared<StateSpace>(grammars[i]), vocabulary);
       for (int repeat = 0; repeat < 3; ++repeat) {
@@ -216,6 +218,30 @@ TEST(MaskCache, IsExactWhereRunsAreLongerThanAllTokens) {
       }
     }
   }
+}
+
+// Each rule asks for an 'a' at its place: after every token another set of them is left. That is
+// refused with a word instead of worked on for long.
+TEST(MaskCache, GivesUpOnWhatTakesTooMuchWork) {
+  std::string rules = "root ::= r3";
+  for (int i = 4; i < 900; ++i) rules += fmt::format(" | r{}", i);
+  for (int i = 3; i < 900; ++i) {
+    rules += fmt::format("\nr{} ::= [an]{{{}}} \"a\" [an]* \"!\"", i, i % 15);
+  }
+  std::vector<std::string> texts = {"a", "n", "!"};
+  constexpr uint32_t kLetters = 15;
+  for (uint32_t bits = 0; bits < 1U << kLetters; ++bits) {
+    std::string text;
+    for (uint32_t i = 0; i < kLetters; ++i) text += ((bits >> i) & 1) != 0 ? 'a' : 'n';
+    texts.push_back(std::move(text));
+  }
+  GrammarCache cache(std::make_shared<Vocabulary>(std::move(texts)));
+  Constraint answer = cache.start({.kind = GrammarSpec::Kind::gbnf, .text = rules}).value();
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(answer.mask({}).count(), 0U);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);
+  EXPECT_EQ(answer.failure().code(), StatusCode::resource_exhausted);
+  EXPECT_NE(answer.failure().message().find("too much work"), std::string::npos);
 }
 
 GrammarSpec spec_of(GrammarSpec::Kind kind, std::string text) {
