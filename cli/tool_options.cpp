@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/text_file.h"
@@ -48,13 +47,15 @@ void add_tool_options(CLI::App& command, ToolOptions& options) {
                   "to call (default auto)")
       ->type_name("CHOICE")
       ->group(kGroup);
-  const std::map<std::string, ShowReasoning> names = {{"show", ShowReasoning::show},
-                                                      {"hide", ShowReasoning::hide}};
   command
-      .add_option("--reasoning", options.reasoning,
-                  "What becomes of the model's reasoning: show or hide (default: shown on a "
-                  "terminal, left out elsewhere)")
-      ->transform(CLI::CheckedTransformer(names).description(""))
+      .add_option_function<std::string>(
+          "--reasoning",
+          [&options](const std::string& word) {
+            options.reasoning = word == "show" ? ShowReasoning::show : ShowReasoning::hide;
+          },
+          "What becomes of the model's reasoning: show or hide (default: shown on a terminal, left "
+          "out elsewhere)")
+      ->check(CLI::IsMember({"show", "hide"}).description(""))
       ->type_name("show|hide")
       ->group(kGroup);
 }
@@ -67,10 +68,11 @@ Result<remote::ChatPrompt> read_tools(const ToolOptions& options) {
   }
   chat.tool_choice = choice_json(options.choice);
   const std::vector<Tool> tools = TRY(parse_tools(chat.tools).with_context(options.tools_path));
-  const Status choice = parse_tool_choice(chat.tool_choice, tools).status();
-  TRY(choice.ok() ? choice
-                  : choice.with_hint("--tool-choice takes none, auto, required or the name of a "
-                                     "function in --tools"));
+  const Result<ToolChoice> choice = parse_tool_choice(chat.tool_choice, tools);
+  if (!choice.ok()) {
+    return choice.status().with_hint(
+        "--tool-choice takes none, auto, required or the name of a function in --tools");
+  }
   TRY(check_schemas(tools));
   return chat;
 }
