@@ -70,6 +70,10 @@ Result<TokenSampler::Choice> TokenSampler::sample_constrained(Slot& slot,
     mask.forbid(token.id);
   }
   TRY(Status(constraint.failure()));
+  if (!constraint.can_end()) {
+    return failed_precondition("no token continues the answer as its grammar asks for",
+                               "does the grammar have an end from everywhere, in this vocabulary?");
+  }
   return Choice{.token = {}, .end = SequenceEnd::end_token};
 }
 

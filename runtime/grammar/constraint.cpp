@@ -63,7 +63,13 @@ bool Constraint::accept(int32_t token) {
   const std::string& text = text_of(token);
   if (text.empty()) return false;
   make_room();
-  if (!matcher_.accept(text)) return false;
+  Matcher ahead = matcher_;
+  if (!ahead.accept(text)) {
+    (void)matcher_.accept(text);  // for its failure()
+    return false;
+  }
+  if (!ahead.can_end_name()) return false;
+  matcher_ = std::move(ahead);
   is_first_ = false;
   return true;
 }

@@ -35,8 +35,8 @@ class Constraint {
   // constraint.
   const TokenMask& mask(std::span<const int32_t> end_ids);
   // False, with nothing changed, for a token that does not fit. A mask knows all of these but one
-  // kind: a token that ends a member's name which the object already has, where the schema does not
-  // list the names.
+  // kind, where the schema does not list the names: a token after which a member's name cannot but
+  // be one that its object has.
   bool accept(int32_t token);
   // Tokens so far, of an answer that goes on. Errors: INVALID_ARGUMENT for one that does not fit.
   Status replay(std::span<const int32_t> tokens);

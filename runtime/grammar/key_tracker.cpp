@@ -42,6 +42,11 @@ KeyTracker::Levels& KeyTracker::own_levels() {
   return *levels_;
 }
 
+bool KeyTracker::awaits_another_name() const {
+  return (in_name_ || (expects_name_ && !in_string_)) && !levels_->empty() &&
+         !levels_->back().names.empty();
+}
+
 bool KeyTracker::is_known(const std::string& name) const {
   const std::vector<std::string>& names = levels_->back().names;
   return std::find(names.begin(), names.end(), name) != names.end();

@@ -20,6 +20,10 @@ class KeyTracker {
   // begin a JSON text.
   bool accept(uint8_t byte);
 
+  bool in_name() const { return in_name_; }
+  // In a name, or before one, of an object that has others.
+  bool awaits_another_name() const;
+
  private:
   struct Level {
     bool is_object = false;

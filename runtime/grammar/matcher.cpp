@@ -42,6 +42,39 @@ size_t Matcher::accept_some(std::string_view bytes) {
   return bytes.size();
 }
 
+bool Matcher::can_end_name() const {
+  if (!space_->pda().tracks_keys || !keys_.awaits_another_name()) return true;
+  // Depth first, the quote that may end the name before all other bytes.
+  struct Place {
+    Matcher at;
+    int next = 0;  // 0: the quote; 1 + byte
+  };
+  constexpr int kPlacesMax = 4000;
+  std::vector<Place> path;
+  path.push_back({*this});
+  for (int places = 0; !path.empty();) {
+    Place& place = path.back();
+    const int index = place.next++;
+    if (index > 256) {
+      path.pop_back();
+      continue;
+    }
+    const auto byte = static_cast<uint8_t>(index == 0 ? '"' : index - 1);
+    // Outside of the name nothing but its first quote leads to one.
+    if (index > 0 && (byte == '"' || !place.at.keys_.in_name())) continue;
+    const SituationId next = space_->step(place.at.situation_, byte);
+    if (next == kDead && !space_->failure().ok()) return true;
+    if (next == kDead) continue;
+    Matcher ahead = place.at;
+    if (!ahead.keys_.accept(byte)) continue;  // a name that the object has
+    ahead.situation_ = next;
+    if (place.at.keys_.in_name() && !ahead.keys_.in_name()) return true;
+    if (++places > kPlacesMax) return true;
+    path.push_back({std::move(ahead)});
+  }
+  return false;
+}
+
 std::string Matcher::forced_bytes(size_t bytes_max) const {
   std::string forced;
   SituationId at = situation_;

@@ -34,6 +34,10 @@ class Matcher {
 
   // The text may end here.
   bool can_end() const { return space_->ends(situation_); }
+  // Whether a member's name that is begun, or due after a comma, can end as one that its object
+  // does not have yet. True where no name is awaited; and where none of some thousand ways ends,
+  // since then there are more.
+  bool can_end_name() const;
   // Bytes that any continuation begins with, up to `bytes_max` of them; empty where there is a
   // choice, which ending is one of.
   std::string forced_bytes(size_t bytes_max) const;

@@ -248,6 +248,55 @@ GrammarSpec spec_of(GrammarSpec::Kind kind, std::string text) {
   return {.kind = kind, .text = std::move(text)};
 }
 
+// A name is never begun, nor asked for by a comma, that could only be one that came before.
+TEST(Constraint, NamesThatCameBeforeLeadNowhere) {
+  std::vector<std::string> texts;
+  for (int byte = 0; byte < 128; ++byte) texts.emplace_back(1, static_cast<char>(byte));
+  for (const char* text : {"\", \"", ", \"", "\":", "x1", "\"x", "\"a\"", "true", "{\""}) {
+    texts.emplace_back(text);
+  }
+  GrammarCache cache(std::make_shared<Vocabulary>(texts));
+  int ended = 0;
+  for (const char* schema :
+       {R"({"type":"object","patternProperties":{"^x[0-3]$":{"type":"boolean"}},
+            "additionalProperties":false,"minProperties":2})",
+        R"({"type":"object","propertyNames":{"enum":["a","b"]},
+            "additionalProperties":{"type":"boolean"},"minProperties":2})",
+        R"({"type":"object","propertyNames":{"enum":["a","b","ab"]},
+            "additionalProperties":{"type":"null"}})",
+        R"({"properties":{"a":{"const":1}},"propertyNames":{"pattern":"^[ab]$"},"type":"object",
+            "additionalProperties":{"const":2}})"}) {
+    const auto checking = test::schema(schema);
+    for (uint32_t seed = 0; seed < 40; ++seed) {
+      std::mt19937 random(seed);
+      Constraint answer = cache.start(spec_of(GrammarSpec::Kind::json_schema, schema)).value();
+      std::string text;
+      for (int step = 0; step < 300; ++step) {
+        TokenMask mask = answer.mask({});
+        bool accepted = false;
+        while (!accepted && mask.count() > 0) {
+          std::vector<int32_t> allowed;
+          for (int32_t id = 0; id < mask.size(); ++id) {
+            if (mask.allows(id)) allowed.push_back(id);
+          }
+          const int32_t id = allowed[random() % allowed.size()];
+          accepted = answer.accept(id);
+          if (accepted) text += texts[static_cast<size_t>(id)];
+          mask.forbid(id);
+        }
+        if (!accepted) {
+          EXPECT_TRUE(answer.can_end()) << "a dead end after " << text << "\n" << schema;
+          break;
+        }
+      }
+      if (!answer.can_end()) continue;  // white space without end
+      ++ended;
+      EXPECT_TRUE(test::accepts(checking, text)) << text << "\n" << schema;
+    }
+  }
+  EXPECT_GT(ended, 40);
+}
+
 TEST(Constraint, EndsExactlyWhereTheGrammarDoes) {
   const auto vocabulary =
       std::make_shared<Vocabulary>(std::vector<std::string>{"", "yes", "no", "y", "es", "x", ""});
