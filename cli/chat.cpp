@@ -149,16 +149,17 @@ Status answer_to(const std::string& line, const std::stop_token& stop, Conversat
   return has_answer ? conversation.go_on(stop, answer) : ok_status();
 }
 
-void answer_line(const std::string& line, const std::stop_token& stop,
+// False if the question failed.
+bool answer_line(const std::string& line, const std::stop_token& stop,
                  const ConversationOptions& options, Conversation& conversation,
                  Terminal& terminal) {
   Answer answer;
   bool has_answer = false;
   Status status = answer_to(line, stop, conversation, answer, has_answer);
-  if (!has_answer) return;
+  if (!has_answer) return true;
   if (status.code() == StatusCode::cancelled && stop.stop_requested()) {
     terminal.line(terminal.dim("stopped"));
-    return;
+    return true;
   }
   if (status.code() == StatusCode::invalid_argument && !conversation.is_first_turn()) {
     status = status.with_hint(
@@ -175,6 +176,7 @@ void answer_line(const std::string& line, const std::stop_token& stop,
   } else if (answer.finished.reason == "length" && options.request.max_tokens == 0) {
     terminal.line(note_of(answer, options.request.max_tokens));
   }
+  return status.ok();
 }
 
 // False if the line is no command of the chat's own.
@@ -202,7 +204,8 @@ std::string prompt_of(const Conversation& conversation, const Terminal& terminal
   return terminal.bold(call.empty() ? "> " : "result of " + without_controls(call) + "> ");
 }
 
-Status run_chat(const ChatOptions& options) {
+// `all_answered`: set to false once a question failed.
+Status run_chat(const ChatOptions& options, bool& all_answered) {
   const ConversationOptions& turns = options.conversation;
   Signals signals(turns.json);
   Terminal terminal(turns.json);
@@ -224,7 +227,7 @@ Status run_chat(const ChatOptions& options) {
     if (is_blank && conversation.awaited_call().empty()) continue;
     if (handle_command(*line, conversation, terminal)) continue;
     const std::stop_token stop = interruptions.begin_answer();
-    answer_line(*line, stop, turns, conversation, terminal);
+    if (!answer_line(*line, stop, turns, conversation, terminal)) all_answered = false;
     if (!interruptions.end_answer()) break;
     if (stop.stop_requested()) signals.forget();
   }
@@ -257,7 +260,11 @@ void add_chat_command(CLI::App& app, CommandContext& context) {
     context.check = [options] { return check_options(*options); };
     context.run = [options, &context] {
       options->conversation.json = context.json;
-      return run_chat(*options);
+      bool all_answered = true;
+      const Status status = run_chat(*options, all_answered);
+      // A person has seen what failed; a script looks at the code.
+      if (!all_answered && ::isatty(STDIN_FILENO) == 0) context.exit_code = exit_error;
+      return status;
     };
   });
 }

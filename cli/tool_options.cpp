@@ -65,6 +65,9 @@ Result<remote::ChatPrompt> read_tools(const ToolOptions& options) {
   remote::ChatPrompt chat;
   if (!options.tools_path.empty()) {
     chat.tools = TRY(read_text_file(options.tools_path, kToolsBytesMax));
+    if (chat.tools.empty()) {
+      return invalid_argument(fmt::format("{}: tools is no JSON list", options.tools_path));
+    }
   }
   chat.tool_choice = choice_json(options.choice);
   const std::vector<Tool> tools = TRY(parse_tools(chat.tools).with_context(options.tools_path));

@@ -118,6 +118,10 @@ class JsonBuilder {
 };
 
 Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view what) {
+  // The library takes a NUL byte for the text's end.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    return invalid_argument(fmt::format("{}: no JSON at byte {}: a NUL byte", what, nul));
+  }
   JsonBuilder builder;
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
     return invalid_argument(fmt::format("{}: {}", what, builder.failure));

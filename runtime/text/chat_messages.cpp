@@ -201,6 +201,10 @@ Status MessageForm::merge_system(Json& messages) {
 }  // namespace
 
 Status check_nesting(std::string_view json, std::string_view what) {
+  // The library takes a NUL byte for the text's end.
+  if (const size_t nul = json.find('\0'); nul != std::string_view::npos) {
+    return invalid_argument(fmt::format("{}: no JSON at byte {}: a NUL byte", what, nul));
+  }
   size_t depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < json.size(); ++i) {

@@ -172,6 +172,8 @@ TEST(Tools, DeepAndLongListsAreRefusedQuickly) {
   EXPECT_EQ(parse_tools("[{\"name\":\"f\",\"parameters\":{\"a\":" + deep).status().message(),
             "tools nest deeper than 200");
   EXPECT_EQ(parse_tool_choice(deep, {}).status().message(), "tool_choice nest deeper than 200");
+  EXPECT_EQ(parse_tools(std::string("[]\0 junk", 8)).status().message(),
+            "tools: no JSON at byte 2: a NUL byte");
   std::string long_list = "[{\"name\":\"f0\"}";
   for (int i = 1; i < 100'000; ++i) long_list += ",{\"name\":\"f" + std::to_string(i) + "\"}";
   EXPECT_EQ(parse_tools(long_list + "]").status().message(),
