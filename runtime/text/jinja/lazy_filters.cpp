@@ -26,6 +26,10 @@ class Source {
     return iterator_->next(runtime, out);
   }
   const Value& value() const { return value_; }
+  // What is false, such as none, has no elements, as jinja2's map, select and reject have it.
+  static Source of_truthy(const Value& value) {
+    return Source(is_truthy(value) ? value : Value(Undefined{}));
+  }
 
  private:
   Value value_;
@@ -54,7 +58,8 @@ Result<Value> map_filter(Runtime& runtime, const Value& input, CallArguments& ar
     std::optional<Value> fallback;
     bool by_path = false;
   };
-  auto state = std::make_shared<State>(State{Source(input), arguments, {}, {}, {}, false});
+  auto state =
+      std::make_shared<State>(State{Source::of_truthy(input), arguments, {}, {}, {}, false});
   if (arguments.positional.empty()) {
     const Bound bound = TRY(bind(runtime, arguments, {"map", {"attribute", "default"}, 0}));
     if (!bound.has(0)) return runtime.error("map requires a filter argument");
@@ -89,7 +94,7 @@ Result<Value> select_filter(Runtime& runtime, const Value& input, CallArguments&
     Value path;
     std::string test;  // empty: truth
   };
-  auto state = std::make_shared<State>(State{Source(input), arguments, {}, {}});
+  auto state = std::make_shared<State>(State{Source::of_truthy(input), arguments, {}, {}});
   std::vector<Value>& rest = state->arguments.positional;
   if (by_attribute) {
     if (rest.empty()) return runtime.error("Missing parameter for attribute name");

@@ -54,6 +54,16 @@ TEST(Template, ErrorsNameLineAndColumn) {
   EXPECT_THAT(error_of("{{ [].append(1) }}"), HasSubstr("unsafe"));
 }
 
+// Templates ask none for its tools: jinja2's map, select and reject look at truth first.
+TEST(Template, WhatIsFalseHasNoElementsToSelect) {
+  const auto text = render(
+      "{{ none | selectattr('a') | list | length }}{{ 0 | map('upper') | list }}"
+      "{{ none | rejectattr('a', 'equalto', 1) | list }}");
+  ASSERT_TRUE(text.ok()) << text.status().to_string();
+  EXPECT_EQ(text.value().bytes, "0[][]");
+  EXPECT_THAT(error_of("{{ none | unique | list }}"), HasSubstr("not iterable"));
+}
+
 TEST(Template, EveryTemplateEnds) {
   RenderInput input;
   input.limits = {.steps_max = 200'000,
