@@ -208,7 +208,7 @@ TEST(Chat, BeyondTheContextEachTurnIsAnErrorUntilTheConversationIsShorter) {
   const CommandResult result = strata({"chat", "-m", chat_model(), "-n", "8", "--ignore-end",
                                        "--ctx", "256", "--json", "--temperature", "0"},
                                       {.input = input});
-  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.exit_code, 1);
   const std::vector<json> answers = json_lines(result.out);
   const std::vector<json> errors = json_lines(result.err);
   EXPECT_EQ(answers.size() + errors.size(), 13U);

@@ -36,7 +36,7 @@ TEST(ClusterChat, TenTurnsBeyondASmallContextKeepTheConnection) {
   for (int i = 0; i < 10; ++i) turns += fmt::format("Turn {}: go on, please.\n", i);
   const CommandResult result = strata(
       cluster, {"chat", "--temperature", "0", "--ignore-end", "-n", "20"}, turns + "/reset\nHi\n");
-  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.exit_code, 1) << result.err;
   const std::vector<json> answers = json_lines(result.out);
   const std::vector<json> errors = json_lines(result.err);
   EXPECT_EQ(answers.size() + errors.size(), 11U);
