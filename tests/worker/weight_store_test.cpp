@@ -160,25 +160,27 @@ TEST_F(WeightStoreTest, ReceivesADamagedTensorAgain) {
 }
 
 TEST_F(WeightStoreTest, ReceivesADamagedHeaderOrManifestAgain) {
+  // What a store has opened must not outlive it.
+  WeightStore opener = store();
   const std::string folder = cache_.path() + "/strata/models/" + digest_.model;
-  ASSERT_TRUE(store().open(model_, *client_, {}).ok());
+  ASSERT_TRUE(opener.open(model_, *client_, {}).ok());
   for (const char* name : {"/header.gguf", "/manifest"}) {
     const std::string path = folder + name;
     const auto size = static_cast<int64_t>(fs::file_size(path));
     for (const int64_t at : {int64_t{0}, int64_t{3}, size / 2, size - 2}) {
       damage(path, at);
-      const auto opened = store().open(model_, *client_, {});
+      const auto opened = opener.open(model_, *client_, {});
       ASSERT_TRUE(opened.ok()) << path << " at " << at << ": " << opened.status().to_string();
       expect_all_equal(opened.value());
     }
     fs::resize_file(path, fs::file_size(path) / 2);
-    ASSERT_TRUE(store().open(model_, *client_, {}).ok());
+    ASSERT_TRUE(opener.open(model_, *client_, {}).ok());
     fs::remove(path);
-    ASSERT_TRUE(store().open(model_, *client_, {}).ok());
+    ASSERT_TRUE(opener.open(model_, *client_, {}).ok());
   }
   // All is well again: nothing more is asked for.
   server_->shutdown(std::chrono::milliseconds(0));
-  const auto opened = store().open(model_, *client_, {});
+  const auto opened = opener.open(model_, *client_, {});
   ASSERT_TRUE(opened.ok()) << opened.status().to_string();
   expect_all_equal(opened.value());
 }

@@ -73,7 +73,7 @@ inline VecProbe make_probe() {
   probe.from_bf16 = [](const uint16_t* x, float* y) { store(y, load_bf16(x)); };
   probe.copy_n = [](const float* x, float* y, int n) { store_n(y, load_n(x, n), n); };
   probe.copy_f16_n = [](const uint16_t* x, uint16_t* y, int n) {
-    store_f16_n(y, load_f16_n(x, n), n);
+    if (n > 0) store_f16_n(y, load_f16_n(x, n), n);
   };
   probe.round_to_i8 = [](const float* x, int8_t* y) { store_i8(y, to_i32(load(x))); };
   probe.widen = [](const int8_t* x, int32_t* y_signed, int32_t* y_unsigned) {
