@@ -205,6 +205,11 @@ uint64_t rss_bytes(pid_t pid) {
 }
 
 TEST(Cluster, CoordinatorsThatAreKilledLeaveNoMemoryWithTheirWorkers) {
+#ifdef __SANITIZE_ADDRESS__  // keeps freed memory back, up to this
+  constexpr uint64_t kGrowthMax = uint64_t{300} << 20;
+#else
+  constexpr uint64_t kGrowthMax = uint64_t{24} << 20;
+#endif
   ClusterHarness cluster({.workers = 2});
   ASSERT_NO_FATAL_FAILURE(cluster.start_all());
   const std::vector<int32_t> expected = cluster.run(kPrompt, kTokens).tokens;
@@ -217,7 +222,7 @@ TEST(Cluster, CoordinatorsThatAreKilledLeaveNoMemoryWithTheirWorkers) {
     ASSERT_EQ(cluster.run(kPrompt, kTokens).tokens, expected);
     if (round == 1) first = rss_bytes(cluster.worker(0).pid());
   }
-  EXPECT_LT(rss_bytes(cluster.worker(0).pid()), first + (uint64_t{24} << 20));
+  EXPECT_LT(rss_bytes(cluster.worker(0).pid()), first + kGrowthMax);
 }
 
 TEST(Cluster, EpochsGoOnWhenEverythingIsStartedAnew) {
