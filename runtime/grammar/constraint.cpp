@@ -65,7 +65,8 @@ bool Constraint::accept(int32_t token) {
   make_room();
   Matcher ahead = matcher_;
   if (!ahead.accept(text)) {
-    (void)matcher_.accept(text);  // for its failure()
+    // Nothing changed but why. A name that came before is no reason to give up: others fit.
+    if (ahead.failure().code() == StatusCode::resource_exhausted) matcher_ = std::move(ahead);
     return false;
   }
   if (!ahead.can_end_name()) return false;

@@ -65,7 +65,7 @@ class GrammarStageTest : public testing::Test {
     OpenSequence& open = plan.opens[0];
     open.sampling.temperature = 5.0F;
     open.sampling.top_p = 1.0F;
-    open.sampling.seed = 3;
+    open.sampling.seed = seed_;
     open.sampling.grammar = grammar_;
     open.sampling.logit_bias = bias_;
     open.sampling.logprobs = logprobs_;
@@ -125,6 +125,7 @@ class GrammarStageTest : public testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
   GrammarSpec grammar_;
   std::vector<std::pair<int32_t, float>> bias_;
+  uint64_t seed_ = 3;
   bool logprobs_ = false;
   std::vector<int32_t> ends_ = {2};
 };
@@ -145,6 +146,24 @@ TEST_F(GrammarStageTest, GoesOnAlikeFromAnyToken) {
     const auto end = whole.tokens.begin() + static_cast<ptrdiff_t>(cut);
     EXPECT_EQ(answer({3}, 60, {whole.tokens.begin(), end}).tokens, whole.tokens) << cut;
   }
+}
+
+// Whatever token would spell a name again, the answer goes on with another one.
+TEST_F(GrammarStageTest, ANameThatCameBeforeEndsNoAnswer) {
+  grammar_ = {.kind = GrammarSpec::Kind::json_schema,
+              .text = R"({"type":"object","patternProperties":{"^x[01]{1,2}$":{"const":1}},
+                          "additionalProperties":false,"minProperties":4})"};
+  int ended = 0;
+  for (seed_ = 1; seed_ <= 12; ++seed_) {
+    const Answer done = answer({3}, 60);
+    EXPECT_TRUE(done.error.ok()) << done.error.to_string() << " after " << text_of(done);
+    if (done.end != SequenceEnd::end_token) continue;
+    ++ended;
+    grammar::Matcher matcher(
+        grammar::compile_schema(grammar_.text, grammar::Strictness::checking).value());
+    EXPECT_TRUE(matcher.accept(text_of(done)) && matcher.can_end()) << text_of(done);
+  }
+  EXPECT_GE(ended, 3);
 }
 
 // Logprobs need the sampler at each token, so that none is taken without it.
