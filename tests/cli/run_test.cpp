@@ -9,6 +9,7 @@
 
 #include "cli/terminal.h"
 #include "runtime/base/thread_pool.h"
+#include "tests/cli/wrong_use.h"
 #include "tests/support/command_run.h"
 #include "tests/support/json_lines.h"
 #include "tests/support/temp_dir.h"
@@ -171,24 +172,13 @@ TEST(Run, ABadGrammarIsAWrongUse) {
   const std::string keyword = folder.write("if.json", R"({"properties": {"a": {"if": {}}}})");
   const std::string no_json = folder.write("bad.json", "{\"type\":\n  [1,}");
   const std::string gbnf = folder.write("bad.gbnf", "root ::= \"a\" |\n(b");
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--json-schema", keyword}, "#/properties/a: the keyword 'if' is not supported"},
-      {{"--json-schema", no_json}, "no JSON at line 2, column 6"},
-      {{"--json-schema", folder.path() + "/none"}, "cannot open"},
-      {{"--grammar", gbnf}, "grammar, line 2 column 3"},
-      {{"--regex", "a(b"}, "regular expression, character 4: a group '(' without its ')'"},
-      {{"--regex", "a", "--grammar", gbnf}, "excludes"}};
-  for (const auto& [options, message] : cases) {
-    for (const char* command : {"run", "chat"}) {
-      std::vector<std::string> arguments = {command, "-m", "/nowhere/none.gguf"};
-      if (arguments[0] == "run") arguments.insert(arguments.end(), {"-p", "x"});
-      arguments.insert(arguments.end(), options.begin(), options.end());
-      const CommandResult result = strata(arguments);
-      EXPECT_EQ(result.exit_code, 2) << result.err;
-      EXPECT_THAT(result.err, HasSubstr(message));
-      EXPECT_THAT(result.err, Not(HasSubstr("none.gguf")));
-    }
-  }
+  test::expect_wrong_uses(
+      {{{"--json-schema", keyword}, "#/properties/a: the keyword 'if' is not supported"},
+       {{"--json-schema", no_json}, "no JSON at line 2, column 6"},
+       {{"--json-schema", folder.path() + "/none"}, "cannot open"},
+       {{"--grammar", gbnf}, "grammar, line 2 column 3"},
+       {{"--regex", "a(b"}, "regular expression, character 4: a group '(' without its ')'"},
+       {{"--regex", "a", "--grammar", gbnf}, "excludes"}});
 }
 
 TEST(Chat, TakesOddLinesAndAnswersEachWithOneObject) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/answer_printer.h"
+#include "tests/cli/wrong_use.h"
 #include "tests/support/command_run.h"
 #include "tests/support/json_lines.h"
 #include "tests/support/temp_dir.h"
@@ -19,7 +20,6 @@ using test::CommandResult;
 using test::json_lines;
 using testing::ContainsRegex;
 using testing::HasSubstr;
-using testing::Not;
 
 std::string model() { return std::string(STRATA_TEST_DATA) + "/models/qwen3.gguf"; }
 
@@ -115,25 +115,14 @@ TEST_F(Tools, WhatMakesNoSenseIsAWrongUse) {
   const std::string bad =
       folder_.write("bad.json", R"([{"name": "f", "parameters": {"type": "object", "if": {}}}])");
   const std::string no_list = folder_.write("list.json", "{}");
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--tools", bad}, "tool f: schema at #: the keyword 'if' is not supported"},
-      {{"--tools", no_list}, "tools is no JSON list"},
-      {{"--tools", folder_.path() + "/none"}, "cannot open"},
-      {{"--tools", tools_, "--tool-choice", "h"}, "'h', which is not in tools"},
-      {{"--tool-choice", "required"}, "there are no tools"},
-      {{"--tools", tools_, "--regex", "a"}, "both --tools and a regular expression"},
-      {{"--tools", tools_, "--reasoning", "loud"}, "loud"}};
-  for (const auto& [options, message] : cases) {
-    for (const char* command : {"run", "chat"}) {
-      std::vector<std::string> arguments = {command, "-m", "/nowhere/none.gguf"};
-      if (arguments[0] == "run") arguments.insert(arguments.end(), {"-p", "x"});
-      arguments.insert(arguments.end(), options.begin(), options.end());
-      const CommandResult result = strata(arguments);
-      EXPECT_EQ(result.exit_code, 2) << result.err;
-      EXPECT_THAT(result.err, HasSubstr(message));
-      EXPECT_THAT(result.err, Not(HasSubstr("none.gguf")));
-    }
-  }
+  test::expect_wrong_uses(
+      {{{"--tools", bad}, "tool f: schema at #: the keyword 'if' is not supported"},
+       {{"--tools", no_list}, "tools is no JSON list"},
+       {{"--tools", folder_.path() + "/none"}, "cannot open"},
+       {{"--tools", tools_, "--tool-choice", "h"}, "'h', which is not in tools"},
+       {{"--tool-choice", "required"}, "there are no tools"},
+       {{"--tools", tools_, "--regex", "a"}, "both --tools and a regular expression"},
+       {{"--tools", tools_, "--reasoning", "loud"}, "loud"}});
   EXPECT_THAT(
       strata({"run", "-m", "/nowhere/none.gguf", "-p", "x", "--raw", "--tools", tools_}).err,
       HasSubstr("--raw"));
