@@ -33,7 +33,7 @@ GrammarLoader::~GrammarLoader() = default;
 
 GrammarLoader::Jobs::iterator GrammarLoader::find_job(const GrammarSpec& spec) {
   return std::find_if(jobs_.begin(), jobs_.end(), [&spec](const std::shared_ptr<Job>& job) {
-    return job->spec.kind == spec.kind && job->spec.text == spec.text;
+    return job->spec.is_same_grammar(spec);
   });
 }
 

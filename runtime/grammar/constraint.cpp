@@ -8,6 +8,15 @@
 #include "runtime/grammar/grammar.h"
 
 namespace strata::grammar {
+namespace {
+
+std::shared_ptr<MaskCache> new_masks(std::shared_ptr<const Pda> pda,
+                                     std::shared_ptr<const Vocabulary> vocabulary) {
+  return std::make_shared<MaskCache>(std::make_shared<StateSpace>(std::move(pda)),
+                                     std::move(vocabulary));
+}
+
+}  // namespace
 
 Constraint::Constraint(std::shared_ptr<MaskCache> masks, bool drops_first_space)
     : masks_(std::move(masks)), matcher_(masks_->space()), drops_first_space_(drops_first_space) {
@@ -22,8 +31,7 @@ Constraint::Constraint(std::shared_ptr<MaskCache> masks, bool drops_first_space)
 // A space that has grown too large is left to those who still use it.
 void Constraint::make_room() {
   if (!matcher_.space().full()) return;
-  masks_ = std::make_shared<MaskCache>(std::make_shared<StateSpace>(matcher_.space().shared_pda()),
-                                       masks_->vocabulary());
+  masks_ = new_masks(matcher_.space().shared_pda(), masks_->vocabulary());
   matcher_.move_to(masks_->space());
 }
 
@@ -100,8 +108,7 @@ std::vector<int32_t> Constraint::forced_tokens(std::span<const int32_t> end_ids,
 Result<std::shared_ptr<MaskCache>> compile_masks(const GrammarSpec& spec,
                                                  std::shared_ptr<const Vocabulary> vocabulary) {
   std::shared_ptr<const Pda> pda = TRY(compile_grammar(spec, Strictness::generation));
-  auto masks = std::make_shared<MaskCache>(std::make_shared<StateSpace>(std::move(pda)),
-                                           std::move(vocabulary));
+  auto masks = new_masks(std::move(pda), std::move(vocabulary));
   TRY(Constraint(masks, spec.drops_first_space).failure());
   return masks;
 }
@@ -111,14 +118,13 @@ GrammarCache::GrammarCache(std::shared_ptr<const Vocabulary> vocabulary, size_t 
 
 std::optional<Constraint> GrammarCache::find(const GrammarSpec& spec) {
   const auto known = std::find_if(entries_.begin(), entries_.end(), [&spec](const Entry& entry) {
-    return entry.spec.kind == spec.kind && entry.spec.text == spec.text;
+    return entry.spec.is_same_grammar(spec);
   });
   if (known == entries_.end()) return std::nullopt;
   entries_.splice(entries_.begin(), entries_, known);
   std::shared_ptr<MaskCache>& masks = known->masks;
   if (masks->space()->full()) {
-    masks = std::make_shared<MaskCache>(std::make_shared<StateSpace>(masks->space()->shared_pda()),
-                                        vocabulary_);
+    masks = new_masks(masks->space()->shared_pda(), vocabulary_);
   }
   return Constraint(masks, spec.drops_first_space);
 }

@@ -26,6 +26,10 @@ struct GrammarSpec {
   // takes it off the first token again.
   bool drops_first_space = false;
 
+  // Whether both are the same grammar, wherever their answers begin.
+  bool is_same_grammar(const GrammarSpec& other) const {
+    return kind == other.kind && text == other.text;
+  }
   bool operator==(const GrammarSpec&) const = default;
 };
 
