@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/json_text.h"
+
 namespace strata::cli {
 
 using Json = nlohmann::ordered_json;
@@ -34,17 +36,13 @@ void Conversation::undo() {
 
 Status Conversation::ask(const std::string& question, const std::stop_token& stop, Answer& answer) {
   messages_.push_back({{"role", "user"}, {"content", question}});
-  return generate(stop, answer);
+  return go_on(stop, answer);
 }
 
 Status Conversation::go_on(const std::stop_token& stop, Answer& answer) {
-  return generate(stop, answer);
-}
-
-Status Conversation::generate(const std::stop_token& stop, Answer& answer) {
   remote::GenerateRequest request = options_.request;
   remote::ChatPrompt chat = options_.chat;
-  chat.messages = messages_.dump(-1, ' ', false, Json::error_handler_t::replace);
+  chat.messages = dump_json(messages_);
   // A call that had to be made was made: with its result the model may answer.
   const bool has_result = messages_.back()["role"] == "tool";
   if (has_result && !chat.tool_choice.empty()) chat.tool_choice = "\"auto\"";

@@ -47,8 +47,6 @@ class Conversation {
   Status go_on(const std::stop_token& stop, Answer& answer);
 
  private:
-  Status generate(const std::stop_token& stop, Answer& answer);
-
   const ConversationOptions& options_;
   Session& session_;
   Terminal& terminal_;

@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "runtime/base/json_text.h"
+
 namespace strata::cli {
 
-// Bytes that are no UTF-8, such as a model's, become U+FFFD: JSON cannot hold them.
 template <typename Json>
 std::string json_line(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return dump_json(value) + "\n";
 }
 
 }  // namespace strata::cli

@@ -88,7 +88,7 @@ int run_chosen(const CommandContext& context) {
   constexpr std::string_view kText =
       "error: no memory is left for this process\n"
       "hint: give it less to do (--memory, --ctx, --slots), or more memory (ulimit -v, cgroup)\n";
-  if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) ::_exit(exit_error);
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
   ::_exit(exit_error);
 }
 

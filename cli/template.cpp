@@ -95,7 +95,8 @@ Result<Opened> open(const TemplateOptions& options) {
     opened.chat = TRY(ChatTemplate::of_model(file->metadata(), opened.tokenizer->vocab()));
   } else {
     const std::string source = TRY(read_file(options.template_file));
-    opened.chat = TRY(ChatTemplate::of_source(source, bos, eos));
+    const Vocab* vocab = opened.tokenizer == nullptr ? nullptr : &opened.tokenizer->vocab();
+    opened.chat = TRY(ChatTemplate::of_source(source, bos, eos, vocab));
   }
   return opened;
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text_file.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
 #include "runtime/grammar/grammar.h"
 #include "runtime/text/answer/tools.h"
@@ -17,7 +18,7 @@ std::string choice_json(const std::string& choice) {
   if (choice.empty()) return {};
   if (choice == "none" || choice == "auto" || choice == "required") return "\"" + choice + "\"";
   const nlohmann::json one = {{"type", "function"}, {"function", {{"name", choice}}}};
-  return one.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return dump_json(one);
 }
 
 // A tool whose arguments no answer could be held to is found out before anything is loaded.

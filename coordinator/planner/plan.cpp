@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/base/human.h"
+#include "runtime/base/json_text.h"
 #include "runtime/base/text_table.h"
 
 namespace strata::coordinator {
@@ -147,7 +148,7 @@ std::string plan_json(const Plan& plan) {
       {"spares", plan.spares},
       {"predicted_tokens_per_s", plan.predicted_tokens_per_s()},
       {"predicted_pipelined_tokens_per_s", plan.predicted_pipelined_tokens_per_s()}};
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return dump_json(object);
 }
 
 }  // namespace strata::coordinator

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
 
 namespace strata::grammar {
@@ -118,10 +119,7 @@ class JsonBuilder {
 };
 
 Result<JsonDocument> JsonDocument::parse(std::string_view text, std::string_view what) {
-  // The library takes a NUL byte for the text's end.
-  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    return invalid_argument(fmt::format("{}: no JSON at byte {}: a NUL byte", what, nul));
-  }
+  TRY(check_no_nul(text, what));
   JsonBuilder builder;
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
     return invalid_argument(fmt::format("{}: {}", what, builder.failure));

@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
 
 namespace strata {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr size_t kNestingMax = 200;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Result<Json> parse_messages(std::string_view text) {
   TRY(check_nesting(text, "messages"));
@@ -137,7 +132,7 @@ void MessageForm::apply_tool_calls(Json& message) {
       arguments = std::move(parsed);
       changed_ = true;
     } else if (!arguments.is_string() && !traits_.takes_object_arguments) {
-      arguments = dump(arguments);
+      arguments = dump_json(arguments);
       changed_ = true;
     }
   }
@@ -156,7 +151,7 @@ void MessageForm::write_tools_as_text(Json& messages) {
       std::string text = message["content"];
       for (const Json& call : message["tool_calls"]) {
         if (!text.empty()) text += '\n';
-        text += dump(call.is_object() && call.contains("function") ? call["function"] : call);
+        text += dump_json(call.is_object() && call.contains("function") ? call["function"] : call);
       }
       message["content"] = std::move(text);
       message.erase("tool_calls");
@@ -200,31 +195,6 @@ Status MessageForm::merge_system(Json& messages) {
 
 }  // namespace
 
-Status check_nesting(std::string_view json, std::string_view what) {
-  // The library takes a NUL byte for the text's end.
-  if (const size_t nul = json.find('\0'); nul != std::string_view::npos) {
-    return invalid_argument(fmt::format("{}: no JSON at byte {}: a NUL byte", what, nul));
-  }
-  size_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kNestingMax) {
-        return invalid_argument(fmt::format("{} nest deeper than {}", what, kNestingMax));
-      }
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return ok_status();
-}
-
 const std::vector<std::string>& known_roles() {
   static const std::vector<std::string> roles = {"system", "developer", "user",    "assistant",
                                                  "tool",   "function",  "ipython", "model"};
@@ -239,7 +209,7 @@ Result<std::string> messages_for(const ChatTraits& traits, std::string_view text
   form.write_tools_as_text(messages);
   TRY(form.merge_system(messages));
   if (!form.changed()) return std::string(text);
-  return dump(messages);
+  return dump_json(messages);
 }
 
 Result<std::string> with_system_text(std::string_view messages_text, std::string_view text) {
@@ -253,7 +223,7 @@ Result<std::string> with_system_text(std::string_view messages_text, std::string
   } else {
     messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
   }
-  return dump(messages);
+  return dump_json(messages);
 }
 
 }  // namespace strata

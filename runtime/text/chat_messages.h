@@ -12,10 +12,6 @@
 
 namespace strata {
 
-// Before the JSON library builds a tree, whose printing is recursive. Errors: INVALID_ARGUMENT
-// "<what> nest deeper than 200", and for a NUL byte, which the library takes for the end.
-Status check_nesting(std::string_view json, std::string_view what);
-
 // The names of roles that count as the template's own words.
 const std::vector<std::string>& known_roles();
 

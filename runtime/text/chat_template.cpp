@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/text/chat_families.h"
 #include "runtime/text/chat_messages.h"
 
@@ -58,12 +59,14 @@ std::vector<int32_t> frame_tokens(std::string_view source, const Vocab& vocab) {
 }  // namespace
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::of_source(std::string_view source,
-                                                              std::string bos, std::string eos) {
+                                                              std::string bos, std::string eos,
+                                                              const Vocab* vocab) {
   std::unique_ptr<ChatTemplate> result(new ChatTemplate);
   result->compiled_ = TRY(jinja::Template::compile(source).with_context("chat template"));
   result->name_ = "model";
   result->bos_ = std::move(bos);
   result->eos_ = std::move(eos);
+  if (vocab != nullptr) result->frame_tokens_ = frame_tokens(source, *vocab);
   result->find_traits();
   return result;
 }
@@ -74,7 +77,7 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::of_model(const Metadata& met
   const std::string eos = token_text(vocab, vocab.special().eos);
   const std::string own = TRY(metadata.get_or<std::string>(kTemplateKey, ""));
   if (!own.empty()) {
-    return of_source(own, bos, eos).with_context(metadata.source());
+    return of_source(own, bos, eos, &vocab).with_context(metadata.source());
   }
   const std::string model = TRY(metadata.get_or<std::string>("general.name", ""));
   const ChatFamily* family = chat_family_of(vocab, model);
@@ -85,7 +88,7 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::of_model(const Metadata& met
                     metadata.source()),
         "use `strata run` with a plain prompt, or an instruction-tuned model");
   }
-  std::unique_ptr<ChatTemplate> result = TRY(of_source(family->source, bos, eos));
+  std::unique_ptr<ChatTemplate> result = TRY(of_source(family->source, bos, eos, &vocab));
   result->name_ = family->name;
   result->warning_ = fmt::format("{} has no chat template, the one of the family '{}' is used",
                                  metadata.source(), family->name);
@@ -165,7 +168,7 @@ std::string messages_json(const std::vector<ChatMessage>& messages) {
   for (const ChatMessage& message : messages) {
     list.push_back({{"role", message.role}, {"content", message.content}});
   }
-  return list.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return dump_json(list);
 }
 
 std::tm local_now() {
@@ -179,9 +182,8 @@ std::vector<int32_t> ChatTemplate::encode(const Tokenizer& tokenizer,
                                           const jinja::MarkedText& text) const {
   std::vector<UntrustedRange> untrusted;
   for (const jinja::ByteRange& range : text.foreign) untrusted.push_back({range.begin, range.end});
-  const std::vector<int32_t> barred = frame_tokens(source(), tokenizer.vocab());
   std::vector<int32_t> ids = tokenizer.encode(
-      text.bytes, {.parse_special = true, .untrusted = untrusted, .barred = barred});
+      text.bytes, {.parse_special = true, .untrusted = untrusted, .barred = frame_tokens_});
   const int32_t bos = tokenizer.vocab().special().bos;
   const bool has_bos = !ids.empty() && ids[0] == bos;
   if (tokenizer.vocab().add_bos() && !has_bos) ids.insert(ids.begin(), bos);

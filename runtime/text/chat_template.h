@@ -53,9 +53,11 @@ class ChatTemplate {
   // neither a template nor a known family.
   static Result<std::unique_ptr<ChatTemplate>> of_model(const Metadata& metadata,
                                                         const Vocab& vocab);
-  // A template of one's own; `bos` and `eos` are the texts of bos_token and eos_token.
+  // A template of one's own; `bos` and `eos` are the texts of bos_token and eos_token. `vocab`: of
+  // the tokenizer that encode() will get; null if it will not be called.
   static Result<std::unique_ptr<ChatTemplate>> of_source(std::string_view source, std::string bos,
-                                                         std::string eos);
+                                                         std::string eos,
+                                                         const Vocab* vocab = nullptr);
 
   // "model" for the file's own, else the family: "chatml", "gemma", ...
   const std::string& name() const { return name_; }
@@ -91,6 +93,7 @@ class ChatTemplate {
   std::string warning_;
   std::string bos_;
   std::string eos_;
+  std::vector<int32_t> frame_tokens_;  // ascending
   ChatTraits traits_;
 };
 

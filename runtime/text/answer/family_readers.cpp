@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runtime/base/json_text.h"
 #include "runtime/text/answer/call_reader.h"
 
 namespace strata {
@@ -188,9 +189,7 @@ class XmlReader final : public CallReader {
     const bool parse =
         std::find(parsed_.begin(), parsed_.end(), name_ + "." + key) != parsed_.end();
     const bool is_json = parse && is_json_value(trimmed(value));
-    const auto quoted = [](const std::string& text) {
-      return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-    };
+    const auto quoted = [](const std::string& text) { return dump_json(Json(text)); };
     sink.arguments((any_ ? ", " : "") + quoted(key) + ": " +
                    (is_json ? trimmed(value) : quoted(value)));
     any_ = true;

@@ -5,6 +5,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
+
 namespace strata {
 namespace {
 
@@ -109,7 +111,7 @@ std::string tool_prompt(std::string_view tools_json) {
   if (!tools.is_array()) return text;
   for (const auto& tool : tools) {
     const auto& function = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
-    text += function.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    text += dump_json(function);
     text += '\n';
   }
   return text;

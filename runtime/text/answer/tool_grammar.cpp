@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
+#include "runtime/text/answer/parameter_schema.h"
+
 namespace strata {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Json sequence(std::vector<Json> nodes) { return {{"sequence", std::move(nodes)}}; }
 Json choice(std::vector<Json> nodes) { return {{"choice", std::move(nodes)}}; }
@@ -38,7 +37,7 @@ Json parameters_of(const Tool& tool) {
   return parameters;
 }
 
-Json arguments_of(const Tool& tool) { return schema(dump(parameters_of(tool)), tool); }
+Json arguments_of(const Tool& tool) { return schema(dump_json(parameters_of(tool)), tool); }
 
 class CallGrammar {
  public:
@@ -73,7 +72,7 @@ class CallGrammar {
     std::vector<std::string> all;
     for (const Tool& tool : tools_) {
       for (const char* frame : {"{{\"name\": {}", "{{\"name\":{}", "[{{\"name\": {}"}) {
-        all.push_back(fmt::format(fmt::runtime(frame), dump(tool.name)));
+        all.push_back(fmt::format(fmt::runtime(frame), dump_json(Json(tool.name))));
       }
     }
     return all;
@@ -99,8 +98,8 @@ class CallGrammar {
   Json any_object() const {
     const char* key = format_.begin == "<|python_tag|>" ? "\"parameters\":" : "\"arguments\":";
     return any([&](const Tool& tool) {
-      return sequence({"{", space(), "\"name\":", space(), dump(tool.name), ",", space(), key,
-                       space(), arguments_of(tool), space(), "}"});
+      return sequence({"{", space(), "\"name\":", space(), dump_json(Json(tool.name)), ",", space(),
+                       key, space(), arguments_of(tool), space(), "}"});
     });
   }
   Json bare() const {
@@ -139,17 +138,14 @@ class CallGrammar {
     return std::find(required.begin(), required.end(), Json(key)) != required.end();
   }
   static Json any_value() { return free_text({"</parameter>"}); }
-  // Text stands there as it is, everything else as JSON.
   static Json value_of(const Tool& tool, const Json& parameters, const Json& property) {
-    const bool is_text =
-        property.is_object() && property.contains("type") && property["type"] == "string";
-    if (!is_text) {
+    if (!is_text_parameter(property)) {
       if (!property.is_object()) return any_value();
       Json own = property;
       for (const char* definitions : {"$defs", "definitions"}) {
         if (parameters.contains(definitions)) own[definitions] = parameters[definitions];
       }
-      return schema(dump(own), tool);
+      return schema(dump_json(own), tool);
     }
     if (!property.contains("enum") || !property["enum"].is_array()) return any_value();
     std::vector<Json> words;
@@ -225,7 +221,7 @@ std::string tool_grammar(const ToolFormat& format, const std::vector<Tool>& tool
     root = with_reasoning(format, required ? grammar.calls() : automatic_answer(format, grammar),
                           required, starts_in_reasoning);
   }
-  return dump(Json{{"markers", format.markers()}, {"root", std::move(root)}});
+  return dump_json(Json{{"markers", format.markers()}, {"root", std::move(root)}});
 }
 
 }  // namespace strata

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
-#include "runtime/text/chat_messages.h"
+#include "runtime/text/answer/parameter_schema.h"
 
 namespace strata {
 namespace {
@@ -15,10 +16,6 @@ using Json = nlohmann::ordered_json;
 
 // Each is compared with the others, and named to the model.
 constexpr size_t kToolsMax = 1000;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 bool is_absent(std::string_view text) { return text.empty() || text == "null"; }
 
@@ -39,7 +36,7 @@ Result<Tool> parse_tool(const Json& entry, size_t index) {
   }
   if (function.contains("parameters") && !function["parameters"].is_null()) {
     if (!function["parameters"].is_object()) return wrong(".parameters is no JSON Schema object");
-    tool.parameters = dump(function["parameters"]);
+    tool.parameters = dump_json(function["parameters"]);
   }
   return tool;
 }
@@ -103,7 +100,7 @@ std::string wrapped_tools(std::string_view tools_json) {
   for (Json& entry : list) {
     if (!entry.contains("function")) entry = Json{{"type", "function"}, {"function", entry}};
   }
-  return dump(list);
+  return dump_json(list);
 }
 
 AnswerOptions answer_options(const std::vector<Tool>& tools, const ToolChoice& choice) {
@@ -117,9 +114,7 @@ AnswerOptions answer_options(const std::vector<Tool>& tools, const ToolChoice& c
       continue;
     }
     for (const auto& [name, property] : schema["properties"].items()) {
-      const bool is_text =
-          property.is_object() && property.contains("type") && property["type"] == "string";
-      if (!is_text) options.parsed_parameters.push_back(tool.name + "." + name);
+      if (!is_text_parameter(property)) options.parsed_parameters.push_back(tool.name + "." + name);
     }
   }
   return options;

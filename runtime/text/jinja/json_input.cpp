@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/base/json_text.h"
 #include "runtime/base/utf8.h"
 #include "runtime/text/jinja/json_text.h"
 
@@ -99,10 +100,7 @@ class ValueBuilder {
 }  // namespace
 
 Result<Value> parse_json(Runtime& runtime, std::string_view json, std::string_view what) {
-  // The library takes a NUL byte for the text's end.
-  if (const size_t nul = json.find('\0'); nul != std::string_view::npos) {
-    return invalid_argument(fmt::format("{}: no JSON at byte {}: a NUL byte", what, nul));
-  }
+  TRY(check_no_nul(json, what));
   ValueBuilder builder(runtime);
   const bool parsed = nlohmann::json::sax_parse(json, &builder);
   if (!parsed || !builder.problem().empty()) {
