@@ -60,7 +60,7 @@ struct Columns {
 };
 
 TileArgs tile_args(const Source& source, int64_t group_begin, int64_t group_count,
-                   const std::byte* packed, const Columns& columns) {
+                   const std::byte* packed, const Columns& columns, bool from_memory) {
   TileArgs tile;
   tile.weights = reinterpret_cast<const uint8_t*>(packed);
   tile.group_bytes = source.group_bytes;
@@ -68,6 +68,7 @@ TileArgs tile_args(const Source& source, int64_t group_begin, int64_t group_coun
   tile.k = source.weights.k;
   tile.row_count = source.weights.rows - group_begin * kGroupRows;
   tile.column_count = columns.count;
+  tile.from_memory = from_memory;
   for (int c = 0; c < columns.count; ++c) {
     tile.x[c] = columns.x[c];
     tile.y[c] = reinterpret_cast<float*>(columns.y[c]) + group_begin * kGroupRows;
@@ -97,7 +98,11 @@ void run_groups(const MatmulKernels& kernels, const Source& source, int64_t grou
   for (int64_t g = group_begin; g < group_end; g += step) {
     const int64_t count = std::min(step, group_end - g);
     const std::byte* packed = source.group(g);
-    tiles([&](const Columns& columns) { kernel(tile_args(source, g, count, packed, columns)); });
+    bool from_memory = source.weights.packed;  // the first columns bring them into the cache
+    tiles([&](const Columns& columns) {
+      kernel(tile_args(source, g, count, packed, columns, from_memory));
+      from_memory = false;
+    });
   }
 }
 

@@ -25,9 +25,22 @@ inline int round_up_16(int n) { return (n + 15) / 16 * 16; }
 
 // --- register tiles ---------------------------------------------------------------------------
 
-// scores[r][16 b + lane] = chain over i of q[r][i] * k[b][i][lane].
+// Asks for the line of dimension i of the keys that the next tile reads. The processor's own
+// prefetchers don't help: a head's part of a block is a KiB or two, and the next one lies
+// elsewhere.
+template <typename Keys>
+inline void fetch_key_line(const Keys& keys, int i) {
+  if constexpr (Keys::kPerLine > 0) {
+    if (i % Keys::kPerLine == 0) {
+      __builtin_prefetch(reinterpret_cast<const char*>(keys.data) + i / Keys::kPerLine * 64);
+    }
+  }
+}
+
+// scores[r][16 b + lane] = chain over i of q[r][i] * k[b][i][lane]. `ahead`: what to fetch.
 template <typename Keys, int kRows, int kBlocks>
-inline void score_tile(const float* const* q, const Keys* k, int d, float* const* scores) {
+inline void score_tile(const float* const* q, const Keys* k, const Keys* ahead, int d,
+                       float* const* scores) {
   F32x16 sums[kRows][kBlocks];
   for (int r = 0; r < kRows; ++r) {
     for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero_f32();
@@ -42,6 +55,7 @@ inline void score_tile(const float* const* q, const Keys* k, int d, float* const
     for (int i = Keys::kScaled ? kv_group_begin(d, group) : 0; i < end; ++i) {
       F32x16 keys[kBlocks];
       for (int b = 0; b < kBlocks; ++b) {
+        fetch_key_line(ahead[b], i);
         keys[b] = k[b].get(i);
         if constexpr (Keys::kScaled) keys[b] = mul(keys[b], scales[b]);
       }
@@ -64,27 +78,43 @@ inline int halving_step(int n, int most) {
 
 // The same for any number of rows up to the template's, and its blocks or a half of a half of them.
 template <typename Keys, int kRows, int kBlocks>
-inline void score_tile_of(int rows, int blocks, const float* const* q, const Keys* k, int d,
-                          float* const* scores) {
+inline void score_tile_of(int rows, int blocks, const float* const* q, const Keys* k,
+                          const Keys* ahead, int d, float* const* scores) {
   if constexpr (kRows > 1) {
-    if (rows < kRows) return score_tile_of<Keys, kRows - 1, kBlocks>(rows, blocks, q, k, d, scores);
+    if (rows < kRows) {
+      return score_tile_of<Keys, kRows - 1, kBlocks>(rows, blocks, q, k, ahead, d, scores);
+    }
   }
   if constexpr (kBlocks > 1) {
     if (blocks < kBlocks) {
-      return score_tile_of<Keys, kRows, kBlocks / 2>(rows, blocks, q, k, d, scores);
+      return score_tile_of<Keys, kRows, kBlocks / 2>(rows, blocks, q, k, ahead, d, scores);
     }
   }
-  score_tile<Keys, kRows, kBlocks>(q, k, d, scores);
+  score_tile<Keys, kRows, kBlocks>(q, k, ahead, d, scores);
 }
 
 // A tile's values: block b holds positions [16 b, 16 b + 16).
 template <typename Values>
 struct ValueTile {
   Values blocks[kTileBlocks];
+  Values ahead[kTileBlocks];  // what the next tile reads in their places
   int d;
   int begin;  // positions of the tile that take part
   int end;
 };
+
+// Asks for the lines that hold, for `position` of a block that the next tile reads, kVectors runs
+// of 16 dimensions from `dim` on.
+template <int kVectors, typename Values>
+inline void fetch_values(const Values& values, int position, int d, int dim) {
+  if constexpr (Values::kFetchBits > 0) {
+    const char* from = reinterpret_cast<const char*>(values.data) +
+                       static_cast<size_t>(position * d + dim) * Values::kFetchBits / 8;
+    for (int byte = 0; byte < kVectors * 16 * Values::kFetchBits / 8; byte += 64) {
+      __builtin_prefetch(from + byte);
+    }
+  }
+}
 
 // sums[r][i] = sums[r][i] * rescale[r] + chain over positions p of weights[r][p] * v[p][i], for
 // kVectors runs of 16 dimensions from `dim` on; the last has `tail` of them if kTail.
@@ -101,7 +131,9 @@ inline void value_tile(const ValueTile<Values>& v, int dim, int tail, const floa
     const int first = block * kBlockPositions;
     const int to = v.end < first + kBlockPositions ? v.end : first + kBlockPositions;
     const Values source = v.blocks[block];
+    const Values ahead = v.ahead[block];
     for (int p = v.begin > first ? v.begin : first; p < to; ++p) {
+      fetch_values<kVectors>(ahead, p - first, v.d, dim);
       F32x16 values[kVectors];
       for (int n = 0; n < kVectors; ++n) {
         values[n] = kTail && n == kVectors - 1 ? source.get_n(p - first, v.d, dim + n * 16, tail)
@@ -266,12 +298,21 @@ struct TileSpan {
   int tile;
   int first;
   int last;
+  int known;  // positions of the sequence whose blocks the task's rows read
+
+  // Index of block b in the block table, and of the one in its place in the next tile; the same
+  // one where there is none.
+  int block(int b) const { return tile / kBlockPositions + b; }
+  int block_ahead(int b) const {
+    const int next = block(b) + kTileBlocks;
+    return next * kBlockPositions < known ? next : block(b);
+  }
 };
 
 // Scores of all rows; kRows at a time.
 template <typename Keys, int kRows>
-inline void score_rows_by(const Keys* keys, int d, AttentionRow* rows, int n_rows,
-                          const TileSpan& span, float* all_scores) {
+inline void score_rows_by(const Keys* keys, const Keys* ahead, int d, AttentionRow* rows,
+                          int n_rows, const TileSpan& span, float* all_scores) {
   for (int b = span.first, blocks = 0; b < span.last; b += blocks) {
     blocks = halving_step(span.last - b, kTileVectors);
     for (int r = 0; r < n_rows; r += kRows) {
@@ -282,7 +323,7 @@ inline void score_rows_by(const Keys* keys, int d, AttentionRow* rows, int n_row
         q[i] = rows[r + i].q;
         scores[i] = all_scores + (r + i) * kAttentionTile + b * kBlockPositions;
       }
-      score_tile_of<Keys, kRows, kTileVectors>(count, blocks, q, keys + b, d, scores);
+      score_tile_of<Keys, kRows, kTileVectors>(count, blocks, q, keys + b, ahead + b, d, scores);
     }
   }
 }
@@ -292,10 +333,12 @@ inline void score_rows_directly(const AttentionArgs& args, const AttentionTask& 
                                 AttentionRow* rows, int n_rows, const TileSpan& span,
                                 float* scores) {
   Keys keys[kTileBlocks] = {};
+  Keys ahead[kTileBlocks] = {};
   for (int b = span.first; b < span.last; ++b) {
-    keys[b] = keys_of<Keys>(args.k, task.blocks[span.tile / kBlockPositions + b], task.head_kv);
+    keys[b] = keys_of<Keys>(args.k, task.blocks[span.block(b)], task.head_kv);
+    ahead[b] = keys_of<Keys>(args.k, task.blocks[span.block_ahead(b)], task.head_kv);
   }
-  score_rows_by<Keys, kDirectRows>(keys, args.k.head_dim, rows, n_rows, span, scores);
+  score_rows_by<Keys, kDirectRows>(keys, ahead, args.k.head_dim, rows, n_rows, span, scores);
 }
 
 inline void score_rows(const AttentionArgs& args, const AttentionTask& task, AttentionRow* rows,
@@ -312,10 +355,10 @@ inline void score_rows(const AttentionArgs& args, const AttentionTask& task, Att
   const int d = args.k.head_dim;
   KeysF32 keys[kTileBlocks] = {};
   for (int b = span.first; b < span.last; ++b) {
-    keys[b] = read_keys(args.k, task.blocks[span.tile / kBlockPositions + b], task.head_kv,
+    keys[b] = read_keys(args.k, task.blocks[span.block(b)], task.head_kv,
                         s.keys + b * kBlockPositions * d);
   }
-  score_rows_by<KeysF32, kTileRows>(keys, d, rows, n_rows, span, s.scores);
+  score_rows_by<KeysF32, kTileRows>(keys, keys, d, rows, n_rows, span, s.scores);
 }
 
 // Adds the tile's values to all rows; rows with the same positions share a register tile.
@@ -347,8 +390,8 @@ inline void add_tile_directly(const AttentionArgs& args, const AttentionTask& ta
   ValueTile<Values> v = {};
   v.d = args.v.head_dim;
   for (int b = span.first; b < span.last; ++b) {
-    v.blocks[b] =
-        values_of<Values>(args.v, task.blocks[span.tile / kBlockPositions + b], task.head_kv);
+    v.blocks[b] = values_of<Values>(args.v, task.blocks[span.block(b)], task.head_kv);
+    v.ahead[b] = values_of<Values>(args.v, task.blocks[span.block_ahead(b)], task.head_kv);
   }
   add_values_to_rows<Values, kDirectRows>(v, rows, n_rows, rescale, weights);
 }
@@ -380,8 +423,8 @@ inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task
     const int at = b * kBlockPositions;
     const int begin = lowest > at ? lowest - at : 0;
     const int end = highest < at + kBlockPositions ? highest - at : kBlockPositions;
-    v.blocks[b] = read_values(args.v, task.blocks[span.tile / kBlockPositions + b], task.head_kv,
-                              begin, end, s.values + at * v.d);
+    v.blocks[b] = read_values(args.v, task.blocks[span.block(b)], task.head_kv, begin, end,
+                              s.values + at * v.d);
   }
   add_values_to_rows<ValuesF32, kTileRows>(v, rows, n_rows, rescale, s.scores);
 }
@@ -415,8 +458,19 @@ inline int prepare_rows(const AttentionArgs& args, const AttentionTask& task, in
   return n_rows;
 }
 
+// Positions up to the last that any of the task's rows sees.
+inline int known_positions(const AttentionArgs& args, const AttentionTask& task) {
+  int last = 0;
+  for (int t = 0; t < task.token_count; ++t) {
+    const int position = args.positions[task.token_begin + t];
+    last = position > last ? position : last;
+  }
+  return last + 1;
+}
+
 inline void segment_into(const AttentionArgs& args, const AttentionTask& task, int64_t segment,
                          const AttentionScratch& s, float* partials) {
+  const int known = known_positions(args, task);
   const int begin = static_cast<int>(segment * kAttentionSegment);
   AttentionRow rows[kAttentionMaxRows];
   int lowest = 0;
@@ -432,7 +486,7 @@ inline void segment_into(const AttentionArgs& args, const AttentionTask& task, i
        tile += kAttentionTile) {
     const int seen = highest - tile < kAttentionTile ? highest - tile : kAttentionTile;
     const TileSpan span = {tile, lowest > tile ? (lowest - tile) / kBlockPositions : 0,
-                           (seen + kBlockPositions - 1) / kBlockPositions};
+                           (seen + kBlockPositions - 1) / kBlockPositions, known};
     score_rows(args, task, rows, n_rows, span, s);
     soften_rows(args, rows, n_rows, tile, maxima, s.scores);
     add_tile_values(args, task, rows, n_rows, maxima.rescale, span, s);
@@ -523,13 +577,12 @@ inline void attention(const AttentionArgs& args, const AttentionTask& task, floa
   const int64_t n_rows = int64_t{task.token_count} * task.head_count;
   float* totals = s.partials;
   float* current = totals + kAttentionMaxRows * floats;
-  int first = 0x7fffffff;
-  int last = 0;
+  const int last = known_positions(args, task) - 1;
+  int first = last;
   for (int t = 0; t < task.token_count; ++t) {
     const int position = args.positions[task.token_begin + t];
     const int from = args.window > 0 && position + 1 > args.window ? position + 1 - args.window : 0;
     first = from < first ? from : first;
-    last = position > last ? position : last;
   }
   for (int64_t r = 0; r < n_rows; ++r) totals[r * floats + 1] = kNothing;
   for (int64_t segment = first / kAttentionSegment; segment <= last / kAttentionSegment;

@@ -159,19 +159,22 @@ inline void write_v(const KvCacheView& cache, int64_t cell, int32_t head, const 
 
 // One head's keys in a block, a vector of 16 positions for each dimension. Positions that were
 // never written hold garbage. kScaled: get() is to be multiplied by the scale of the dimension's
-// group.
+// group. kPerLine: dimensions in a cache line, for those that are read ahead; 0: never.
 struct KeysF32 {
   static constexpr bool kScaled = false;
+  static constexpr int kPerLine = 0;
   const float* data;
   F32x16 get(int i) const { return load(data + i * kBlockPositions); }
 };
 struct KeysF16 {
   static constexpr bool kScaled = false;
+  static constexpr int kPerLine = 2;
   const uint16_t* data;
   F32x16 get(int i) const { return load_f16(data + i * kBlockPositions); }
 };
 struct KeysQ8 {
   static constexpr bool kScaled = true;
+  static constexpr int kPerLine = 4;
   const uint16_t* scales;
   const uint8_t* data;
   F32x16 scale(int group) const { return load_f16(scales + group * kBlockPositions); }
@@ -181,6 +184,7 @@ struct KeysQ8 {
 };
 struct KeysQ4 {
   static constexpr bool kScaled = true;
+  static constexpr int kPerLine = 8;
   const uint16_t* scales;
   const uint8_t* data;
   F32x16 scale(int group) const { return load_f16(scales + group * kBlockPositions); }
@@ -236,7 +240,9 @@ inline KeysF32 read_keys(const KvCacheView& cache, int64_t block, int head, floa
 }
 
 // One head's values in a block, for positions and runs of 16 dimensions. get_n() reads the first n.
+// kFetchBits: bits of a dimension, for those that are read ahead; 0: never.
 struct ValuesF32 {
+  static constexpr int kFetchBits = 0;
   const float* data;
   F32x16 get(int position, int d, int i) const { return load(data + position * d + i); }
   F32x16 get_n(int position, int d, int i, int n) const {
@@ -244,6 +250,7 @@ struct ValuesF32 {
   }
 };
 struct ValuesF16 {
+  static constexpr int kFetchBits = 16;
   const uint16_t* data;
   F32x16 get(int position, int d, int i) const { return load_f16(data + position * d + i); }
   F32x16 get_n(int position, int d, int i, int n) const {
@@ -252,6 +259,7 @@ struct ValuesF16 {
 };
 // Only where d is a multiple of 32: groups are 32 wide, and 16 dimensions lie in one half of a row.
 struct ValuesQ8 {
+  static constexpr int kFetchBits = 8;
   const uint16_t* scales;
   const uint8_t* data;
   F32x16 get(int position, int d, int i) const {
@@ -261,6 +269,7 @@ struct ValuesQ8 {
   F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
 };
 struct ValuesQ4 {
+  static constexpr int kFetchBits = 4;
   const uint16_t* scales;
   const uint8_t* data;
   F32x16 get(int position, int d, int i) const {

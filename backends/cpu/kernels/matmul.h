@@ -240,11 +240,10 @@ struct BlockStep<TypeQ6_K, kColumns> {
 
 // --- loops --------------------------------------------------------------------------------------
 
-// With few columns, weights stream from memory once. The processor's own prefetchers stop at each
-// 4 KiB page, hence this: of 0, 2 and 6 KiB ahead the last read fastest, as fast as a plain sum
+// Weights stream from memory once. The processor's own prefetchers stop at each 4 KiB page, hence
+// this: of 0, 2 and 6 KiB ahead the last read fastest, as fast as a plain sum
 // over the same bytes (Q4_1, Q6_K and Q8_0 on Emerald Rapids; a fifth to a third faster than none).
 constexpr int kPrefetchAhead = 6144;
-constexpr int kPrefetchColumns = 4;
 
 template <int kBytes>
 inline void prefetch(const uint8_t* p) {
@@ -292,7 +291,7 @@ struct BlockLoop {
       typename Type::Chunk chunk[kSlices];
       for (int s = 0; s < kSlices; ++s) {
         chunk[s] = Type::chunk(chunks[s], slices[s].lane);
-        if (kColumns <= kPrefetchColumns && slices[s].lane == 0) {
+        if (args.from_memory && slices[s].lane == 0) {
           prefetch<Layout::header_bytes>(chunks[s] + kPrefetchAhead);
         }
       }
@@ -301,7 +300,7 @@ struct BlockLoop {
 #pragma GCC unroll 4
         for (int s = 0; s < kSlices; ++s) {
           const uint8_t* block = chunks[s] + Layout::header_bytes + j * Layout::block_bytes;
-          if (kColumns <= kPrefetchColumns && slices[s].lane == 0) {
+          if (args.from_memory && slices[s].lane == 0) {
             prefetch<Layout::block_bytes>(block + kPrefetchAhead);
           }
           BlockStep<Type, kColumns>::run(chunk[s], chunks[s], block, j, slices[s].lane, x, acc[s]);
@@ -349,7 +348,7 @@ struct PlainLoop {
       F w[kSlices];
 #pragma GCC unroll 4
       for (int s = 0; s < kSlices; ++s) {
-        if (kColumns <= kPrefetchColumns && slices[s].lane == 0) {
+        if (args.from_memory && slices[s].lane == 0) {
           __builtin_prefetch(slices[s].weights + i * Type::line_bytes + kPrefetchAhead);
         }
         w[s] = Type::load_row(slices[s].weights + i * Type::line_bytes, slices[s].lane);

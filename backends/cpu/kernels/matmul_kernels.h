@@ -40,6 +40,8 @@ struct TileArgs {
   int64_t k;          // elements of a row
   int64_t row_count;  // valid rows from the first group's first row on; others are not stored
   int column_count;   // 1..8
+  // The weights are not in a cache near by: fetch them ahead.
+  bool from_memory;
   // Column c: k F32 values, or k / 32 ActivationBlocks, as the weight type wants.
   const void* x[kTileColumns];
   float* y[kTileColumns];  // column c's output for the first group's first row; rows are dense
