@@ -258,12 +258,14 @@ struct ValuesF16 {
   }
 };
 // Only where d is a multiple of 32: groups are 32 wide, and 16 dimensions lie in one half of a row.
+// get() wants the block's scales as floats: widen() first.
 struct ValuesQ8 {
   static constexpr int kFetchBits = 8;
   const uint16_t* scales;
   const uint8_t* data;
+  const float* wide_scales;
   F32x16 get(int position, int d, int i) const {
-    const F32x16 scale = broadcast(f16_to_f32(scales[position * (d / 32) + i / 32]));
+    const F32x16 scale = broadcast(wide_scales[position * (d / 32) + i / 32]);
     return mul(to_f32(load_i8(reinterpret_cast<const int8_t*>(data + position * d + i))), scale);
   }
   F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
@@ -272,14 +274,29 @@ struct ValuesQ4 {
   static constexpr int kFetchBits = 4;
   const uint16_t* scales;
   const uint8_t* data;
+  const float* wide_scales;
   F32x16 get(int position, int d, int i) const {
-    const F32x16 scale = broadcast(f16_to_f32(scales[position * (d / 32) + i / 32]));
+    const F32x16 scale = broadcast(wide_scales[position * (d / 32) + i / 32]);
     const uint8_t* row = data + position * (d / 2);
     const I32x16 nibbles = i < d / 2 ? load_u8(row + i) : shift_right<4>(load_u8(row + i - d / 2));
     return mul(to_f32(add(bit_and(nibbles, broadcast_i32(15)), broadcast_i32(-8))), scale);
   }
   F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
 };
+
+// A block's scales as floats.
+struct WideScales {
+  static constexpr int kMost = kBlockPositions * (1024 / 32);
+  alignas(64) float floats[kMost];
+};
+template <typename Values>
+inline void widen(Values& values, int d, WideScales& to) {
+  if constexpr (requires { Values::scales; }) {
+    const int count = kBlockPositions * kv_groups(d);
+    for (int i = 0; i < count; i += 16) store(to.floats + i, load_f16(values.scales + i));
+    values.wide_scales = to.floats;
+  }
+}
 
 inline bool has_even_groups(const KvCacheView& cache) { return cache.head_dim % 32 == 0; }
 
@@ -289,7 +306,7 @@ inline Values values_of(const KvCacheView& cache, int64_t block, int head) {
   if constexpr (requires { Values::scales; }) {
     const size_t scale_bytes = static_cast<size_t>(kv_groups(cache.head_dim)) * kBlockPositions * 2;
     return {reinterpret_cast<const uint16_t*>(base),
-            reinterpret_cast<const uint8_t*>(base + scale_bytes)};
+            reinterpret_cast<const uint8_t*>(base + scale_bytes), nullptr};
   } else {
     return {reinterpret_cast<decltype(Values::data)>(base)};
   }
@@ -297,7 +314,9 @@ inline Values values_of(const KvCacheView& cache, int64_t block, int head) {
 
 // Values of positions [begin, end) as floats, {d, 16} in `out`; the others' rows are not read.
 template <typename Values>
-inline void expand_values(const Values& values, int d, int begin, int end, float* out) {
+inline void expand_values(Values values, int d, int begin, int end, float* out) {
+  WideScales wide;
+  widen(values, d, wide);
   for (int position = begin; position < end; ++position) {
     for (int i = 0; i < d; i += 16) {
       const int n = d - i < 16 ? d - i : 16;
