@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+
+#include "runtime/base/float_scan.h"
 
 namespace strata::worker {
 namespace {
@@ -19,10 +20,6 @@ SlotLimits limits_of(const StageModel& model, uint32_t slots_max) {
 }
 
 bool is_dead(const StepRow& row) { return (row.flags & StepRow::dead) != 0; }
-
-bool all_finite(std::span<const float> values) {
-  return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
-}
 
 SequenceEnd end_of(const OpenSequence& sequence, int32_t token, uint32_t position) {
   const std::vector<int32_t>& ends = sequence.end_ids;

@@ -7,22 +7,26 @@
 #include <numeric>
 
 #include "runtime/base/check.h"
+#include "runtime/base/float_scan.h"
 #include "runtime/base/portable_math.h"
 #include "runtime/sampling/counter_rng.h"
 
 namespace strata {
 namespace {
 
-// Without isfinite: x - x is 0 for finite x and NaN otherwise.
 Status check_finite(std::span<const float> logits) {
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] - logits[i] != 0.0F) {
-      return data_loss(
-          fmt::format("non-finite logits: {} for token {} of {}", logits[i], i, logits.size()),
-          "check the model file with `strata inspect`; a damaged tensor gives such values");
-    }
-  }
-  return ok_status();
+  if (all_finite(logits)) return ok_status();
+  size_t i = 0;
+  while (all_finite(logits.subspan(i, 1))) ++i;
+  return data_loss(
+      fmt::format("non-finite logits: {} for token {} of {}", logits[i], i, logits.size()),
+      "check the model file with `strata inspect`; a damaged tensor gives such values");
+}
+
+// The best of the logits as they are.
+bool takes_best_logit(const SamplingParams& params) {
+  return (params.temperature == 0.0F || params.top_k == 1) && !looks_back(params) &&
+         params.logit_bias.empty();
 }
 
 // log(sum of e^logit).
@@ -115,10 +119,14 @@ Result<SampledToken> Sampler::sample(std::span<const float> logits, const Sampli
     return invalid_argument(fmt::format("position {} is outside 0 to 4294967295", position));
   }
   TRY(check_finite(logits));
-  scores_.assign(logits.begin(), logits.end());
-  if (mask != nullptr) mask->apply(scores_);
   SampledToken token;
-  token.id = TRY(choose(params, history, static_cast<uint32_t>(position)));
+  if (mask == nullptr && takes_best_logit(params)) {
+    token.id = static_cast<int32_t>(index_of_largest(logits));
+  } else {
+    scores_.assign(logits.begin(), logits.end());
+    if (mask != nullptr) mask->apply(scores_);
+    token.id = TRY(choose(params, history, static_cast<uint32_t>(position)));
+  }
   if (params.logprobs || params.top_logprobs > 0) {
     const double normaliser = log_sum_exp(logits);
     const double logit = static_cast<double>(logits[static_cast<size_t>(token.id)]);
