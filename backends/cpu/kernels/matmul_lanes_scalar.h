@@ -187,18 +187,17 @@ inline int32_t largest_magnitude_bits(const float* x) {
 constexpr float kMostLevels = 127.0f;
 constexpr int kLevelCandidates = 8;
 
-// Error of rounding x * inverse: the sum of squares of what rounding drops, in units of 2^-20. An
-// exact integer below 2^23, so that its order does not matter and the compiler may vectorise it.
-inline int32_t rounding_error(const float* x, float inverse) {
+// Error of rounding x * inverse: the sum of squares of what rounding drops, in four chains by
+// element modulo 4.
+inline float rounding_error(const float* x, float inverse) {
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
-  int32_t sum = 0;
+  float sums[4] = {};
   for (int i = 0; i < kBlockElements; ++i) {
-    const float scaled = x[i] * inverse;
-    const float dropped = scaled - ((scaled + kRounder) - kRounder);
-    const auto units = static_cast<int32_t>(dropped * 1024.0f);
-    sum += units * units;
+    const float rounded = __builtin_fmaf(x[i], inverse, kRounder) - kRounder;
+    const float dropped = __builtin_fmaf(x[i], inverse, -rounded);
+    sums[i % 4] = __builtin_fmaf(dropped, dropped, sums[i % 4]);
   }
-  return sum;
+  return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
 // The level of the block's largest magnitude that loses least; the highest of equals.
@@ -207,7 +206,7 @@ inline float best_levels(const float* x, float amax) {
   float least = 0;
   for (int c = 0; c < kLevelCandidates; ++c) {
     const float levels = kMostLevels - static_cast<float>(c);
-    const float error = static_cast<float>(rounding_error(x, levels / amax)) / (levels * levels);
+    const float error = rounding_error(x, levels / amax) / (levels * levels);
     if (c == 0 || error < least) {
       best = levels;
       least = error;

@@ -22,16 +22,18 @@ inline float float_of(uint32_t bits) {
   return f;
 }
 
-inline void quantise_block(const float* x, ActivationBlock* block) {
-  constexpr int32_t kInfinity = 0x7f800000;
-  constexpr int32_t kLeast = 0x03800000;  // 2^-120
-  const int32_t largest = largest_magnitude_bits(x);
+constexpr int32_t kInfinity = 0x7f800000;
+constexpr int32_t kLeast = 0x03800000;  // 2^-120
+
+inline bool can_round(int32_t largest) { return largest >= kLeast && largest < kInfinity; }
+
+// `levels`: of the largest magnitude; unused unless can_round(largest).
+inline void round_to_block(const float* x, int32_t largest, float levels, ActivationBlock* block) {
   float d = largest < kInfinity ? 0.0f : float_of(0x7fc00000);
   int32_t low = 0;
   int32_t high = 0;
-  if (largest >= kLeast && largest < kInfinity) {
+  if (can_round(largest)) {
     const float amax = float_of(static_cast<uint32_t>(largest));
-    const float levels = best_levels(x, amax);
     d = amax / levels;
     round_block(x, levels / amax, block->q, &low, &high);
   } else {
@@ -45,8 +47,25 @@ inline void quantise_block(const float* x, ActivationBlock* block) {
   block->unused[0] = block->unused[1] = block->unused[2] = 0;
 }
 
+// In passes over a few blocks each: what one block waits for, another can use.
 inline void quantise_row(const float* x, int64_t k, ActivationBlock* blocks) {
-  for (int64_t b = 0; b < k / kBlockElements; ++b) quantise_block(x + 32 * b, blocks + b);
+  constexpr int kBlocksPerPass = 8;
+  const int64_t count = k / kBlockElements;
+  for (int64_t first = 0; first < count; first += kBlocksPerPass) {
+    const int n = count - first < kBlocksPerPass ? static_cast<int>(count - first) : kBlocksPerPass;
+    const float* from = x + first * kBlockElements;
+    int32_t largest[kBlocksPerPass];
+    float levels[kBlocksPerPass] = {};
+    for (int b = 0; b < n; ++b) largest[b] = largest_magnitude_bits(from + b * kBlockElements);
+    for (int b = 0; b < n; ++b) {
+      if (!can_round(largest[b])) continue;
+      levels[b] =
+          best_levels(from + b * kBlockElements, float_of(static_cast<uint32_t>(largest[b])));
+    }
+    for (int b = 0; b < n; ++b) {
+      round_to_block(from + b * kBlockElements, largest[b], levels[b], blocks + first + b);
+    }
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // The vector steps of quantise_activations.h in AVX2, also for the AVX-512 paths, which differ in
-// one function only: a block of 32 is too short for wider registers to pay elsewhere. Meaning and
+// how many candidates a register holds: a block of 32 is too short for wider registers to pay
+// elsewhere. Meaning and
 // bits as in matmul_lanes_scalar.h. Included by matmul_lanes_avx2.h and _avx512.h.
 #pragma once
 
@@ -9,6 +10,8 @@
 
 namespace strata::cpu::STRATA_MATMUL_ISA {
 namespace {
+
+constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
 
 inline __m256i magnitude_bits(const float* x) {
   return _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x)), _mm256_set1_epi32(0x7fffffff));
@@ -24,52 +27,78 @@ inline int32_t largest_magnitude_bits(const float* x) {
   return _mm_cvtsi128_si32(_mm_max_epi32(by_2, _mm_shuffle_epi32(by_2, 0xb1)));
 }
 
-// Eight partial sums of the squares of what rounding x * inverse drops, in units of 2^-20: below
-// 2^10 each before squaring, so 16 bits hold them.
-#ifdef __AVX512DQ__
-inline __m256i rounding_errors(const float* x, float inverse) {
-  constexpr int kNearest = 0x08;  // x - round(x), no exceptions
-  const __m512 scale = _mm512_set1_ps(inverse);
-  const __m512 unit = _mm512_set1_ps(1024.0f);
-  const __m512 low = _mm512_reduce_ps(_mm512_mul_ps(_mm512_loadu_ps(x), scale), kNearest);
-  const __m512 high = _mm512_reduce_ps(_mm512_mul_ps(_mm512_loadu_ps(x + 16), scale), kNearest);
-  const __m512i units = _mm512_packs_epi32(_mm512_cvttps_epi32(_mm512_mul_ps(low, unit)),
-                                           _mm512_cvttps_epi32(_mm512_mul_ps(high, unit)));
-  const __m512i squares = _mm512_madd_epi16(units, units);
-  return _mm256_add_epi32(_mm512_castsi512_si256(squares), _mm512_extracti64x4_epi64(squares, 1));
+// Each candidate's sum of squared rounding errors, in two neighbouring lanes: in one of the even
+// elements, in the other of the odd ones. A step takes four elements, and each pair of them has
+// chains of its own.
+#ifdef __AVX512F__
+constexpr int kCandidatesPerRegister = 8;
+using Errors = __m512;
+inline Errors per_candidate(const float* x) {
+  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                               _mm512_castps256_ps512(_mm256_loadu_ps(x)));
 }
+inline Errors no_errors() { return _mm512_setzero_ps(); }
+inline Errors add_errors(Errors a, Errors b) { return _mm512_add_ps(a, b); }
+inline Errors swap_neighbours(Errors a) { return _mm512_permute_ps(a, 0xb1); }
+inline Errors add_squares(double pair, Errors inverse, Errors sum) {
+  const __m512 rounder = _mm512_set1_ps(kRounder);
+  const __m512 x = _mm512_castpd_ps(_mm512_set1_pd(pair));
+  const __m512 rounded = _mm512_sub_ps(_mm512_fmadd_ps(x, inverse, rounder), rounder);
+  const __m512 dropped = _mm512_fmsub_ps(x, inverse, rounded);
+  return _mm512_fmadd_ps(dropped, dropped, sum);
+}
+inline void store_errors(float* to, Errors a) { _mm512_store_ps(to, a); }
 #else
-inline __m256i dropped_units(const float* x, __m256 scale) {
-  const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(x), scale);
-  const __m256 rounded = _mm256_round_ps(scaled, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  return _mm256_cvttps_epi32(
-      _mm256_mul_ps(_mm256_sub_ps(scaled, rounded), _mm256_set1_ps(1024.0f)));
+constexpr int kCandidatesPerRegister = 4;
+using Errors = __m256;
+inline Errors per_candidate(const float* x) {
+  return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)),
+                                  _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
 }
-inline __m256i rounding_errors(const float* x, float inverse) {
-  const __m256 scale = _mm256_set1_ps(inverse);
-  const __m256i low = _mm256_packs_epi32(dropped_units(x, scale), dropped_units(x + 8, scale));
-  const __m256i high =
-      _mm256_packs_epi32(dropped_units(x + 16, scale), dropped_units(x + 24, scale));
-  return _mm256_add_epi32(_mm256_madd_epi16(low, low), _mm256_madd_epi16(high, high));
+inline Errors no_errors() { return _mm256_setzero_ps(); }
+inline Errors add_errors(Errors a, Errors b) { return _mm256_add_ps(a, b); }
+inline Errors swap_neighbours(Errors a) { return _mm256_permute_ps(a, 0xb1); }
+inline Errors add_squares(double pair, Errors inverse, Errors sum) {
+  const __m256 rounder = _mm256_set1_ps(kRounder);
+  const __m256 x = _mm256_castpd_ps(_mm256_set1_pd(pair));
+  const __m256 rounded = _mm256_sub_ps(_mm256_fmadd_ps(x, inverse, rounder), rounder);
+  const __m256 dropped = _mm256_fmsub_ps(x, inverse, rounded);
+  return _mm256_fmadd_ps(dropped, dropped, sum);
 }
+inline void store_errors(float* to, Errors a) { _mm256_store_ps(to, a); }
 #endif
+
+inline double pair_at(const float* x) {
+  double pair;
+  __builtin_memcpy(&pair, x, 8);
+  return pair;
+}
 
 // All eight candidates side by side.
 inline float best_levels(const float* x, float amax) {
+  constexpr int kRegisters = 8 / kCandidatesPerRegister;
   const __m256 levels =
       _mm256_setr_ps(127.0f, 126.0f, 125.0f, 124.0f, 123.0f, 122.0f, 121.0f, 120.0f);
   alignas(32) float inverses[8];
   _mm256_store_ps(inverses, _mm256_div_ps(levels, _mm256_set1_ps(amax)));
-  __m256i errors[8];
+  alignas(64) float errors[16];
+  for (int r = 0; r < kRegisters; ++r) {
+    const Errors inverse = per_candidate(inverses + r * kCandidatesPerRegister);
+    Errors first = no_errors();
+    Errors second = no_errors();
 #pragma GCC unroll 8
-  for (int c = 0; c < 8; ++c) errors[c] = rounding_errors(x, inverses[c]);
-  const __m256i first = _mm256_hadd_epi32(_mm256_hadd_epi32(errors[0], errors[1]),
-                                          _mm256_hadd_epi32(errors[2], errors[3]));
-  const __m256i last = _mm256_hadd_epi32(_mm256_hadd_epi32(errors[4], errors[5]),
-                                         _mm256_hadd_epi32(errors[6], errors[7]));
-  const __m256i sums = _mm256_add_epi32(_mm256_permute2x128_si256(first, last, 0x20),
-                                        _mm256_permute2x128_si256(first, last, 0x31));
-  const __m256 losses = _mm256_div_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(levels, levels));
+    for (int i = 0; i < 32; i += 4) {
+      first = add_squares(pair_at(x + i), inverse, first);
+      second = add_squares(pair_at(x + i + 2), inverse, second);
+    }
+    const Errors both = add_errors(first, second);
+    store_errors(errors + r * 2 * kCandidatesPerRegister, add_errors(both, swap_neighbours(both)));
+  }
+  // Every second lane: one of each candidate.
+  const __m256 sums = _mm256_permutevar8x32_ps(
+      _mm256_shuffle_ps(_mm256_load_ps(errors), _mm256_load_ps(errors + 8), 0x88),
+      _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7));
+  const __m256 losses = _mm256_div_ps(sums, _mm256_mul_ps(levels, levels));
   __m256 least = _mm256_min_ps(losses, _mm256_permute2f128_ps(losses, losses, 1));
   least = _mm256_min_ps(least, _mm256_permute_ps(least, 0x4e));
   least = _mm256_min_ps(least, _mm256_permute_ps(least, 0xb1));
