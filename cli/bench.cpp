@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
 
 #include "backends/cpu/isa.h"
 #include "cli/bench_run.h"
@@ -13,6 +15,7 @@
 #include "cli/local_cluster.h"
 #include "cli/local_engine.h"
 #include "cli/signals.h"
+#include "cli/tcp_bytes.h"
 #include "runtime/base/base_name.h"
 #include "runtime/base/human.h"
 #include "runtime/base/text_table.h"
@@ -22,6 +25,8 @@ namespace strata::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr uint32_t kStepTokens = 512;
 
 struct BenchOptions {
   ModelOptions model;
@@ -35,14 +40,15 @@ struct BenchOptions {
 };
 
 struct BenchResult {
-  double prefill_tokens_per_s = 0;
-  double decode_tokens_per_s = 0;
+  std::optional<double> prefill_tokens_per_s;
+  std::optional<double> decode_tokens_per_s;
   double ttft_ms = 0;
   double hop_us = 0;
   double load_s = 0;
   uint64_t peak_rss_bytes = 0;  // of the largest process
   double predicted_tokens_per_s = 0;
-  std::vector<int32_t> split;  // layers of each stage
+  std::optional<double> coordinator_bytes_per_token;  // of a cluster, both ways
+  std::vector<int32_t> split;                         // layers of each stage
 };
 
 double seconds_since(TimePoint begin) {
@@ -55,42 +61,31 @@ uint64_t own_peak_rss_bytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-// Whole prompts of depth + prompt tokens; what the first `depth` of them cost is measured apart.
 Status measure(coordinator::EngineLoop& engine, const BenchOptions& options, int32_t vocab_size,
-               Terminal& terminal, const std::stop_token& stop, BenchResult& result,
-               double& ms_per_token) {
+               Terminal& terminal, const std::stop_token& stop, BenchResult& result) {
   const auto say = [&terminal](const std::string& what) {
     if (terminal.shows_progress()) terminal.status(what);
   };
   say("warming up");
-  BenchLoad load{.prompt_tokens = options.depth + options.prompt,
-                 .new_tokens = options.gen,
-                 .sequences = options.batch,
-                 .vocab_size = vocab_size};
-  // Builds the graphs and warms the caches.
+  const BenchLoad load{.depth = options.depth,
+                       .prompt_tokens = options.prompt,
+                       .new_tokens = options.gen,
+                       .sequences = options.batch,
+                       .vocab_size = vocab_size};
+  // Builds the graphs, touches the memory and warms the caches.
   TRY(run_bench(engine,
-                {.prompt_tokens = std::min(options.prompt, 64U),
-                 .new_tokens = 4,
+                {.prompt_tokens = std::min(options.prompt, kStepTokens),
+                 .new_tokens = std::min(options.gen, 4U),
                  .sequences = 1,
                  .vocab_size = vocab_size},
                 stop));
-  double depth_ms = 0;
-  if (options.depth > 0) {
-    say("measuring the depth alone");
-    BenchLoad depth_only = load;
-    depth_only.prompt_tokens = options.depth;
-    depth_only.new_tokens = 1;
-    depth_ms = TRY(run_bench(engine, depth_only, stop)).first_token_ms;
-  }
   say(fmt::format("measuring {} x {} prompt tokens and {} new ones", options.batch,
                   human_count(options.prompt), human_count(options.gen)));
   const BenchTimes times = TRY(run_bench(engine, load, stop));
   say("measuring a hop");
-  const double prefill_ms = std::max(times.first_token_ms - depth_ms, 1e-3);
-  result.prefill_tokens_per_s = options.prompt * options.batch / prefill_ms * 1e3;
+  result.prefill_tokens_per_s = times.prefill_tokens_per_s;
   result.decode_tokens_per_s = times.decode_tokens_per_s;
   result.ttft_ms = times.mean_first_ms;
-  ms_per_token = times.ms_per_token;
   return ok_status();
 }
 
@@ -98,7 +93,7 @@ LocalEngineOptions engine_options(const BenchOptions& options) {
   return {.model = options.model,
           .context = options.depth + options.prompt + options.gen,
           .sequences = options.batch,
-          .step_tokens = 512,
+          .step_tokens = kStepTokens,
           .prefill_chunk = options.chunk};
 }
 
@@ -109,13 +104,40 @@ Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal,
   const std::unique_ptr<LocalEngine> engine =
       TRY(LocalEngine::open(engine_options(options), terminal, stop));
   result.load_s = seconds_since(begin);
-  double ms_per_token = 0;
   const int32_t vocab_size = static_cast<int32_t>(engine->vocab_size());
-  TRY(measure(engine->engine(), options, vocab_size, terminal, stop, result, ms_per_token));
+  TRY(measure(engine->engine(), options, vocab_size, terminal, stop, result));
   result.hop_us = TRY(measure_hop_us(engine->engine(), engine->stage_count(), vocab_size, stop));
   result.peak_rss_bytes = own_peak_rss_bytes();
   result.split = engine->split();
   return result;
+}
+
+// The coordinator's traffic up to a moment.
+struct TrafficMark {
+  TimePoint time;
+  uint64_t bytes = 0;
+  uint64_t tokens = 0;
+};
+
+TrafficMark mark_traffic(const coordinator::EngineLoop& engine) {
+  return {SystemClock().now(), own_tcp_bytes(), engine.counters().tokens_sampled};
+}
+
+// Between two marks, less what flows without a token (heartbeats), which takes a second to see.
+Result<std::optional<double>> bytes_per_token(const TrafficMark& begin, const TrafficMark& end,
+                                              const std::stop_token& stop) {
+  const TimePoint idle_begin = SystemClock().now();
+  const uint64_t idle_bytes = own_tcp_bytes();
+  while (seconds_since(idle_begin) < 1) {
+    if (stop.stop_requested()) return cancelled("interrupted");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const double idle_bytes_per_s =
+      static_cast<double>(own_tcp_bytes() - idle_bytes) / seconds_since(idle_begin);
+  if (end.tokens == begin.tokens) return std::optional<double>();
+  const double seconds = std::chrono::duration<double>(end.time - begin.time).count();
+  const double bytes = static_cast<double>(end.bytes - begin.bytes) - idle_bytes_per_s * seconds;
+  return std::optional(bytes / static_cast<double>(end.tokens - begin.tokens));
 }
 
 // The layers of a cluster's stages, head first.
@@ -152,14 +174,15 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
       TRY(LocalCluster::start(cluster_options, terminal, stop));
   TRY(cluster->wait_ready(stop));
   result.load_s = seconds_since(begin);
-  double ms_per_token = 0;
   coordinator::EngineLoop& engine = cluster->coordinator().engine();
-  TRY(measure(engine, options, vocab_size, terminal, stop, result, ms_per_token));
+  TRY(measure(engine, options, vocab_size, terminal, stop, result));
   const remote::ClusterStatus status = cluster->coordinator().status();
   result.predicted_tokens_per_s = status.predicted_tokens_per_s;
   result.split = split_of(status);
   const auto stages = static_cast<uint32_t>(std::max<size_t>(result.split.size(), 1));
+  const TrafficMark before = mark_traffic(engine);
   result.hop_us = TRY(measure_hop_us(engine, stages, vocab_size, stop));
+  result.coordinator_bytes_per_token = TRY(bytes_per_token(before, mark_traffic(engine), stop));
   result.peak_rss_bytes = own_peak_rss_bytes();
   for (const auto& worker : cluster->workers()) {
     result.peak_rss_bytes = std::max(result.peak_rss_bytes, worker->peak_rss_bytes());
@@ -180,13 +203,18 @@ Result<Settings> settings_of(const ModelOptions& options) {
 
 std::string to_json(const BenchResult& result, const BenchOptions& options,
                     const Settings& settings) {
-  const Json object = {{"prefill_tokens_per_s", result.prefill_tokens_per_s},
-                       {"decode_tokens_per_s", result.decode_tokens_per_s},
+  // What was not measured is null.
+  const auto number = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json();
+  };
+  const Json object = {{"prefill_tokens_per_s", number(result.prefill_tokens_per_s)},
+                       {"decode_tokens_per_s", number(result.decode_tokens_per_s)},
                        {"ttft_ms", result.ttft_ms},
                        {"hop_us", result.hop_us},
                        {"load_s", result.load_s},
                        {"peak_rss_bytes", result.peak_rss_bytes},
                        {"predicted_tokens_per_s", result.predicted_tokens_per_s},
+                       {"coordinator_bytes_per_token", number(result.coordinator_bytes_per_token)},
                        {"model", base_name(options.model.path)},
                        {"workers", options.workers},
                        {"split", result.split},
@@ -209,7 +237,9 @@ std::string to_text(const BenchResult& result, const BenchOptions& options,
                       const std::string& note) {
     return std::vector<std::string>{what, value, unit, note};
   };
-  const auto number = [](double value) { return fmt::format("{:.1f}", value); };
+  const auto number = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.1f}", *value) : "not measured";
+  };
   std::vector<std::vector<std::string>> rows = {
       row("prompt", number(result.prefill_tokens_per_s), "tokens/s",
           fmt::format("{} x {} tokens{}", options.batch, human_count(options.prompt),
@@ -221,6 +251,10 @@ std::string to_text(const BenchResult& result, const BenchOptions& options,
       row("load", fmt::format("{:.2f}", result.load_s), "s", ""),
       row("peak memory", number(static_cast<double>(result.peak_rss_bytes) / (1 << 20)), "MiB",
           options.workers > 0 ? "of the largest process" : "")};
+  if (result.coordinator_bytes_per_token) {
+    rows.push_back(row("coordinator", number(result.coordinator_bytes_per_token), "bytes",
+                       "sent and received for a token"));
+  }
   if (result.predicted_tokens_per_s > 0) {
     rows.push_back(row("predicted", number(result.predicted_tokens_per_s), "tokens/s",
                        "the planner's, one sequence"));
@@ -263,7 +297,8 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   add("--depth", options->depth, "N",
-      "Tokens in the context before the prompt, whose time is not counted")
+      "Tokens in the context before the prompt, whose time is not counted (from the last step that "
+      "ends at or before them)")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   add("--chunk", options->chunk, "N",

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 
 #include "coordinator/engine/engine_loop.h"
@@ -12,6 +13,7 @@
 namespace strata::cli {
 
 struct BenchLoad {
+  uint32_t depth = 0;  // prompt tokens before those that are measured
   uint32_t prompt_tokens = 512;
   uint32_t new_tokens = 64;
   uint32_t sequences = 1;
@@ -19,10 +21,15 @@ struct BenchLoad {
 };
 
 struct BenchTimes {
-  double first_token_ms = 0;       // from submit to the last sequence's first token
-  double mean_first_ms = 0;        // to a sequence's first token, mean over the sequences
-  double decode_tokens_per_s = 0;  // of all sequences, while all decode
-  double ms_per_token = 0;         // of one sequence
+  double mean_first_ms = 0;  // from submit to a sequence's first token, mean over the sequences
+  // Of all sequences, until the last one's first token. With a depth: of one sequence, from the
+  // last step that ended at or before the depth. Nothing without such a step (a depth shorter than
+  // a chunk) and for several sequences behind a depth, whose steps mix what counts with what does
+  // not.
+  std::optional<double> prefill_tokens_per_s;
+  // Of all sequences while all decode; nothing if there is no such time (one new token, or the
+  // first sequences end before the last begin).
+  std::optional<double> decode_tokens_per_s;
 };
 
 // Sends the requests at once, greedy and without end tokens, and waits for all. Errors: the first

@@ -220,6 +220,10 @@ void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records,
     if (sequence == nullptr) continue;
     --sequence->rows_in_flight;
     if ((row.flags & StepRow::sample) != 0) --sequence->samples_in_flight;
+    if (sequence->request.want_progress && row.end < sequence->prompt_size()) {
+      actions.events.push_back(
+          {sequence->request_id, sequence->listener, RequestProgress{.computed = row.end}});
+    }
   }
   for (TokenRecord& record : records) accept(record, now, actions);
   for (const RowInFlight& row : step.rows) {

@@ -116,6 +116,7 @@ class Engine {
   struct RowInFlight {
     uint64_t sequence_id = 0;
     uint32_t count = 0;
+    uint32_t end = 0;  // position behind the row
     uint32_t flags = 0;
   };
   struct StepInFlight {

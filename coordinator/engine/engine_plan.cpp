@@ -130,7 +130,8 @@ bool Engine::plan_row(Sequence& sequence, uint32_t count, StepPlan& plan, StepIn
                        sequence.tokens.begin() + end);
   }
   plan.rows.push_back(row);
-  step.rows.push_back({.sequence_id = sequence.sequence_id, .count = count, .flags = row.flags});
+  step.rows.push_back(
+      {.sequence_id = sequence.sequence_id, .count = count, .end = end, .flags = row.flags});
   if (begin < sequence.replay_tokens) counters_.prompt_tokens += count;
   sequence.planned = end;
   sequence.last_served = plan.step_id;

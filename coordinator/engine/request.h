@@ -27,6 +27,7 @@ struct Request {
   uint32_t max_new_tokens = 0;
   std::vector<int32_t> end_ids = {};  // sampling one of these ends the answer; it is not reported
   bool want_logits = false;           // report the logits of all prompt positions
+  bool want_progress = false;         // report how far the prompt is computed
   std::optional<TimePoint> deadline = {};
 };
 
@@ -43,6 +44,11 @@ struct RequestLogits {
   std::vector<float> logits = {};
 };
 
+// The prompt's positions [0, computed) are; the first token tells of the end.
+struct RequestProgress {
+  uint32_t computed = 0;
+};
+
 enum class FinishReason : uint8_t { end_token, length, cancelled, error };
 // "stop", "length", "cancelled", "error": the words of the command line and of JSON.
 const char* finish_reason_name(FinishReason reason);
@@ -54,7 +60,7 @@ struct RequestFinish {
   uint32_t new_tokens = 0;
 };
 
-using RequestEvent = std::variant<RequestToken, RequestLogits, RequestFinish>;
+using RequestEvent = std::variant<RequestToken, RequestLogits, RequestProgress, RequestFinish>;
 // Called by the engine's thread; must not block or call the engine in a way that waits.
 using RequestListener = std::function<void(const RequestEvent&)>;
 

@@ -1,8 +1,11 @@
-// Speed of the CPU backend's parts other than matrix products: the hand-over of a parallel job,
-// attention over a long context and over a prompt, norms and activations.
+// Speed of the CPU backend's parts other than matrix products, on one thread: attention over a long
+// context and over a prompt, norms and activations.
 //
-// Attention is reported in KV bytes read per second (decode) and multiply-adds per second, two
-// operations each (prompt). Names say path, KV type and sizes; try --benchmark_filter=attention.
+// Attention is reported in GB/s of keys and values read (what bounds decoding) and in GOPS, a
+// multiply and an add being two (what bounds a prompt). Names are
+// attention/path/shape/KV type/context/queries, a shape being head size x heads / heads of keys;
+// try
+// --benchmark_filter='attention/avx512/.*/q8_0/4096/1'.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -11,20 +14,11 @@
 
 #include "backends/cpu/cpu_device.h"
 #include "backends/cpu/isa.h"
-#include "runtime/base/thread_pool.h"
 #include "runtime/graph/ops.h"
 #include "runtime/memory/host_buffer.h"
 
 namespace strata::cpu {
 namespace {
-
-// A job without work: what meeting costs. Threads beyond the free cores make it meaningless.
-void parallel_job(benchmark::State& state) {
-  ThreadPool pool(static_cast<int>(state.range(0)));
-  const int64_t pieces = state.range(1);
-  for (auto _ : state) pool.run(pieces, [](int64_t, int) {});
-}
-BENCHMARK(parallel_job)->Args({1, 8})->Args({2, 2})->Args({2, 8})->UseRealTime();
 
 // Leaves and nodes, each with memory of its own.
 class Workbench {
@@ -114,12 +108,13 @@ void attention(benchmark::State& state, Isa isa, DType kv, const HeadShape& shap
   ops::attention(bench.graph, sources, params);
   bench.run_all(state);
   const double bytes = 2.0 * static_cast<double>(sources.k_cache->size_bytes());
-  const double pairs = static_cast<double>(tokens) * static_cast<double>(depth - tokens / 2);
+  // Each query sees the positions up to its own; scores and outputs take a multiply-add each.
+  const double pairs = static_cast<double>(tokens) *
+                       (static_cast<double>(depth) - static_cast<double>(tokens - 1) / 2);
+  const double ops = 4.0 * pairs * static_cast<double>(shape.head_dim * shape.n_head);
   const double runs = static_cast<double>(state.iterations());
-  state.counters["KV_bytes/s"] = benchmark::Counter(bytes * runs, benchmark::Counter::kIsRate);
-  state.counters["ops/s"] =
-      benchmark::Counter(4.0 * pairs * static_cast<double>(shape.head_dim * shape.n_head) * runs,
-                         benchmark::Counter::kIsRate);
+  state.counters["GB/s"] = benchmark::Counter(bytes * runs / 1e9, benchmark::Counter::kIsRate);
+  state.counters["GOPS"] = benchmark::Counter(ops * runs / 1e9, benchmark::Counter::kIsRate);
 }
 
 void rms_norm(benchmark::State& state, Isa isa) {
@@ -141,8 +136,9 @@ void gated(benchmark::State& state, Isa isa) {
 }
 
 void register_benchmarks() {
-  const std::pair<const char*, HeadShape> shapes[] = {{"smollm2", {64, 9, 3}},
-                                                      {"gemma3", {256, 4, 1}}};
+  // SmolLM2, Llama 3.2 3B, Gemma 3 270M.
+  const std::pair<const char*, HeadShape> shapes[] = {
+      {"64x9_3", {64, 9, 3}}, {"128x24_8", {128, 24, 8}}, {"256x4_1", {256, 4, 1}}};
   for (const Isa isa : available_isas()) {
     if (isa.vnni || isa.level == IsaLevel::scalar) continue;
     const std::string path = isa_name(isa);
@@ -155,7 +151,10 @@ void register_benchmarks() {
             [=, s = shape](benchmark::State& state) { attention(state, isa, kv, s); })
             ->Args({512, 1})
             ->Args({4096, 1})
-            ->Args({512, 512});
+            ->Args({8192, 1})
+            ->Args({32768, 1})
+            ->Args({512, 512})
+            ->Args({4096, 512});
       }
     }
     benchmark::RegisterBenchmark(("rms_norm/" + path).c_str(),

@@ -241,6 +241,36 @@ TEST(Bench, ReportsWhatItRanWith) {
                               HasSubstr("peak memory")));
 }
 
+// A figure comes from the steps that it is about, or is null; it is never a difference of two
+// measurements, which can be anything.
+TEST(Bench, SaysNothingOfWhatItDidNotMeasure) {
+  const auto bench = [](std::vector<std::string> options) {
+    options.insert(options.begin(), {"bench", "-m", chat_model(), "--json"});
+    const CommandResult result = strata(options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json_lines(result.out).at(0);
+  };
+  // The prompt's one step begins when the depth's last one ends: it cannot be quicker than a step.
+  const json deep = bench({"--depth", "96", "--prompt", "1", "--gen", "8", "--chunk", "32"});
+  EXPECT_GT(deep["prefill_tokens_per_s"].get<double>(), 0);
+  EXPECT_LT(deep["prefill_tokens_per_s"].get<double>(), 1e5);
+  EXPECT_GT(deep["decode_tokens_per_s"].get<double>(), 0);
+  EXPECT_TRUE(deep["coordinator_bytes_per_token"].is_null());
+
+  // Depth and prompt fit one step; one new token is no decoding.
+  const json shallow = bench({"--depth", "16", "--prompt", "16", "--gen", "1"});
+  EXPECT_TRUE(shallow["prefill_tokens_per_s"].is_null());
+  EXPECT_TRUE(shallow["decode_tokens_per_s"].is_null());
+
+  // Prompts of several sequences in turn, each behind its own depth.
+  const json batch =
+      bench({"--depth", "32", "--prompt", "16", "--gen", "40", "--batch", "3", "--chunk", "32"});
+  EXPECT_TRUE(batch["prefill_tokens_per_s"].is_null());
+  EXPECT_GT(batch["decode_tokens_per_s"].get<double>(), 0);
+  const CommandResult text = strata({"bench", "-m", chat_model(), "--gen", "1", "--prompt", "4"});
+  EXPECT_THAT(text.out, ContainsRegex("decode +not measured"));
+}
+
 TEST(Eval, ShowsTheMostLikelyIdsToAPerson) {
   const test::TempDir folder;
   const CommandResult result = strata({"eval", "-m", chat_model(), "--tokens",

@@ -34,6 +34,7 @@ PipelineShape shape_of(uint32_t stages, uint32_t blocks) {
 struct Outcome {
   std::vector<int32_t> tokens;
   std::vector<float> logits;
+  std::vector<uint32_t> progress;
   std::vector<RequestFinish> finishes;
 };
 
@@ -90,6 +91,8 @@ class Simulation {
     EXPECT_TRUE(outcome.finishes.empty()) << "an event after the finish of request " << id;
     if (const auto* token = std::get_if<RequestToken>(&event)) {
       outcome.tokens.push_back(token->token);
+    } else if (const auto* progress = std::get_if<RequestProgress>(&event)) {
+      outcome.progress.push_back(progress->computed);
     } else if (const auto* logits = std::get_if<RequestLogits>(&event)) {
       EXPECT_EQ(logits->position, outcome.logits.size() / kVocab);
       outcome.logits.insert(outcome.logits.end(), logits->logits.begin(), logits->logits.end());
@@ -288,6 +291,26 @@ TEST(Engine, AStepOpensAsManySequencesAsItsFrameCarries) {
   ASSERT_EQ(actions.steps.size(), 2U);
   EXPECT_EQ(actions.steps[0].opens.size(), 8U);
   EXPECT_EQ(actions.steps[1].opens.size(), 4U);
+}
+
+TEST_P(EngineStages, ReportsHowFarAPromptIsComputed) {
+  PipelineShape shape = shape_of(GetParam(), 64);
+  shape.prefill_chunk = 32;
+  Simulation simulation(shape);
+  Request request = request_of(5, 100, 4);
+  const RequestId silent = simulation.submit(request);
+  request.want_progress = true;
+  const RequestId told = simulation.submit(request);
+  while (simulation.outcomes[told].tokens.empty()) {
+    EXPECT_LE(simulation.outcomes[told].progress.size(), 3U);
+    ASSERT_TRUE(simulation.advance());
+  }
+  // The last chunk's end is the first token.
+  EXPECT_EQ(simulation.outcomes[told].progress, (std::vector<uint32_t>{32, 64, 96}));
+  simulation.run();
+  EXPECT_EQ(simulation.outcomes[told].progress.size(), 3U);
+  EXPECT_TRUE(simulation.outcomes[silent].progress.empty());
+  expect_complete(simulation.outcomes[told], request);
 }
 
 // Each try has a sequence id of its own. The other request is not held up, and nobody waits in the

@@ -1,0 +1,384 @@
+// The machine's limits, against which kernels are judged: how fast memory is read, how many int8
+// and F32 operations the cores do, and what meeting in the thread pool costs.
+//
+//   machine_bench [--sizes=MB[,MB...]] [Google Benchmark's options]
+//
+//   read/MB:98/cores:2      one pass after the other over a buffer of 98 MB (decimal) with 2 MiB
+//                           pages, as weights have, each core its part: the ceiling of decoding
+//   int8/PATH/cores:1       independent chains of the path's dot instruction; a multiply and an add
+//                           are two operations: the ceiling of prefill
+//   f32/PATH/cores:1        the same with fused multiply-adds
+//   pool_job/threads:2      ThreadPool::run() of a job without work, again and again; "helped" is
+//                           the part of its pieces that helpers ran
+//   pool_wake_up/threads:2  from run() to the first piece on a helper that was parked
+//
+// Try --benchmark_filter=read --sizes=16,98,250,1500.
+#include <benchmark/benchmark.h>
+#include <immintrin.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "backends/cpu/isa.h"
+#include "runtime/base/check.h"
+#include "runtime/base/thread_pool.h"
+
+namespace strata {
+namespace {
+
+using cpu::Isa;
+using cpu::IsaLevel;
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Seconds that `work(core)` takes on all cores at once, the slowest counting.
+double time_on_cores(int64_t cores, const std::function<void(int64_t)>& work) {
+  std::vector<std::jthread> others;
+  const double begin = seconds_now();
+  for (int64_t core = 1; core < cores; ++core) others.emplace_back([&work, core] { work(core); });
+  work(0);
+  others.clear();
+  return seconds_now() - begin;
+}
+
+benchmark::Counter rate_of(double each, const benchmark::State& state) {
+  return {each * static_cast<double>(state.iterations()) / 1e9, benchmark::Counter::kIsRate};
+}
+
+// --- Reading -------------------------------------------------------------------------------------
+
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+// Zeroed memory on 2 MiB pages where the system has them.
+class HugeBuffer {
+ public:
+  explicit HugeBuffer(uint64_t size_bytes) : mapped_bytes_(size_bytes + kHugePage) {
+    mapped_ =
+        ::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    STRATA_CHECK(mapped_ != MAP_FAILED, "no memory for the buffer");
+    const auto address = reinterpret_cast<uintptr_t>(mapped_);
+    data_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
+    ::madvise(data_, size_bytes, MADV_HUGEPAGE);
+    std::memset(data_, 1, size_bytes);
+  }
+  ~HugeBuffer() { ::munmap(mapped_, mapped_bytes_); }
+  HugeBuffer(const HugeBuffer&) = delete;
+  HugeBuffer& operator=(const HugeBuffer&) = delete;
+
+  const std::byte* data() const { return data_; }
+
+ private:
+  uint64_t mapped_bytes_;
+  void* mapped_ = nullptr;
+  std::byte* data_ = nullptr;
+};
+
+// Reads whole lines of 64 bytes. Lines are fetched ahead as the matrix kernels do: the processor's
+// own prefetching stops at each 4 KiB page.
+constexpr uint64_t kAheadBytes = 2048;
+
+__attribute__((target("avx512f"))) void read_lines_avx512(const std::byte* p, uint64_t bytes) {
+  __m512i sums[4] = {};
+  for (const std::byte* end = p + bytes / 256 * 256; p < end; p += 256) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(p) + kAheadBytes + i * 64, _MM_HINT_T0);
+      sums[i] = _mm512_add_epi64(sums[i], _mm512_loadu_si512(p + i * 64));
+    }
+  }
+#pragma GCC unroll 16
+  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
+}
+
+__attribute__((target("avx2"))) void read_lines_avx2(const std::byte* p, uint64_t bytes) {
+  __m256i sums[8] = {};
+  for (const std::byte* end = p + bytes / 256 * 256; p < end; p += 256) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      if (i % 2 == 0) {
+        _mm_prefetch(reinterpret_cast<const char*>(p) + kAheadBytes + i * 32, _MM_HINT_T0);
+      }
+      const auto* line = reinterpret_cast<const __m256i*>(p + i * 32);
+      sums[i] = _mm256_add_epi64(sums[i], _mm256_loadu_si256(line));
+    }
+  }
+#pragma GCC unroll 16
+  for (__m256i& sum : sums) asm volatile("" : "+x"(sum));
+}
+
+void read_lines_plain(const std::byte* p, uint64_t bytes) {
+  uint64_t sums[4] = {};
+  for (const std::byte* end = p + bytes / 32 * 32; p < end; p += 32) {
+    uint64_t words[4];
+    std::memcpy(words, p, sizeof(words));
+    for (int i = 0; i < 4; ++i) sums[i] += words[i];
+  }
+  for (uint64_t& sum : sums) benchmark::DoNotOptimize(sum);
+}
+
+void read_memory(benchmark::State& state) {
+  const uint64_t size = static_cast<uint64_t>(state.range(0)) * 1'000'000;
+  const int64_t cores = state.range(1);
+  const HugeBuffer buffer(size);
+  const IsaLevel level = cpu::detect_isa().level;
+  const auto read = level == IsaLevel::avx512 ? read_lines_avx512
+                    : level == IsaLevel::avx2 ? read_lines_avx2
+                                              : read_lines_plain;
+  const uint64_t part = size / static_cast<uint64_t>(cores) / 256 * 256;
+  // Enough passes that starting threads does not count.
+  const int64_t passes = std::max<int64_t>(400 / state.range(0), 1);
+  for (auto _ : state) {
+    state.SetIterationTime(time_on_cores(cores, [&](int64_t core) {
+      const std::byte* begin = buffer.data() + static_cast<uint64_t>(core) * part;
+      for (int64_t i = 0; i < passes; ++i) read(begin, part);
+    }));
+  }
+  state.counters["GB/s"] =
+      rate_of(static_cast<double>(part) * static_cast<double>(cores * passes), state);
+}
+
+// --- Arithmetic ----------------------------------------------------------------------------------
+
+// One instruction, or the few that make one step, in independent chains: enough of them that its
+// latency does not count. Empty assembly keeps the compiler from moving a product out of the loop.
+// Functions return the operations that they did; a multiply and an add are two.
+constexpr int64_t kRounds = 1'000'000;  // some milliseconds
+
+template <typename Vector, int kChains>
+double ops_of(const Vector (&)[kChains], int64_t per_step) {
+  return static_cast<double>(kRounds * kChains * per_step);
+}
+
+__attribute__((target("avx512f,avx512bw,avx512vnni"))) double int8_avx512_vnni() {
+  __m512i a = _mm512_set1_epi8(3);
+  __m512i sums[12];
+#pragma GCC unroll 16
+  for (__m512i& sum : sums) sum = a;
+  for (int64_t i = 0; i < kRounds; ++i) {
+    asm volatile("" : "+v"(a));
+#pragma GCC unroll 16
+    for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, a, a);
+  }
+#pragma GCC unroll 16
+  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
+  return ops_of(sums, 128);
+}
+
+__attribute__((target("avx512f,avx512bw"))) double int8_avx512() {
+  __m512i a = _mm512_set1_epi8(3);
+  const __m512i ones = _mm512_set1_epi16(1);
+  __m512i sums[12];
+#pragma GCC unroll 16
+  for (__m512i& sum : sums) sum = a;
+  for (int64_t i = 0; i < kRounds; ++i) {
+#pragma GCC unroll 16
+    for (__m512i& sum : sums) {
+      asm volatile("" : "+v"(a));
+      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(a, a), ones));
+    }
+  }
+#pragma GCC unroll 16
+  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
+  return ops_of(sums, 128);
+}
+
+__attribute__((target("avx2,avxvnni"))) double int8_avx2_vnni() {
+  __m256i a = _mm256_set1_epi8(3);
+  __m256i sums[12];
+#pragma GCC unroll 16
+  for (__m256i& sum : sums) sum = a;
+  for (int64_t i = 0; i < kRounds; ++i) {
+    asm volatile("" : "+x"(a));
+#pragma GCC unroll 16
+    for (__m256i& sum : sums) sum = _mm256_dpbusd_avx_epi32(sum, a, a);
+  }
+#pragma GCC unroll 16
+  for (__m256i& sum : sums) asm volatile("" : "+x"(sum));
+  return ops_of(sums, 64);
+}
+
+__attribute__((target("avx2"))) double int8_avx2() {
+  __m256i a = _mm256_set1_epi8(3);
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i sums[8];
+#pragma GCC unroll 16
+  for (__m256i& sum : sums) sum = a;
+  for (int64_t i = 0; i < kRounds; ++i) {
+#pragma GCC unroll 16
+    for (__m256i& sum : sums) {
+      asm volatile("" : "+x"(a));
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, a), ones));
+    }
+  }
+#pragma GCC unroll 16
+  for (__m256i& sum : sums) asm volatile("" : "+x"(sum));
+  return ops_of(sums, 64);
+}
+
+__attribute__((target("avx512f"))) double f32_avx512() {
+  __m512 a = _mm512_set1_ps(0.5f);
+  __m512 sums[12];
+#pragma GCC unroll 16
+  for (__m512& sum : sums) sum = a;
+  for (int64_t i = 0; i < kRounds; ++i) {
+    asm volatile("" : "+v"(a));
+#pragma GCC unroll 16
+    for (__m512& sum : sums) sum = _mm512_fmadd_ps(a, a, sum);
+  }
+#pragma GCC unroll 16
+  for (__m512& sum : sums) asm volatile("" : "+v"(sum));
+  return ops_of(sums, 32);
+}
+
+__attribute__((target("avx2,fma"))) double f32_avx2() {
+  __m256 a = _mm256_set1_ps(0.5f);
+  __m256 sums[12];
+#pragma GCC unroll 16
+  for (__m256& sum : sums) sum = a;
+  for (int64_t i = 0; i < kRounds; ++i) {
+    asm volatile("" : "+x"(a));
+#pragma GCC unroll 16
+    for (__m256& sum : sums) sum = _mm256_fmadd_ps(a, a, sum);
+  }
+#pragma GCC unroll 16
+  for (__m256& sum : sums) asm volatile("" : "+x"(sum));
+  return ops_of(sums, 16);
+}
+
+void arithmetic(benchmark::State& state, double (*run)()) {
+  const int64_t cores = state.range(0);
+  double ops = 0;
+  for (auto _ : state) {
+    state.SetIterationTime(time_on_cores(cores, [&](int64_t core) {
+      const double done = run();
+      if (core == 0) ops = done;
+    }));
+  }
+  state.counters["GOPS"] = rate_of(ops * static_cast<double>(cores), state);
+}
+
+// --- The thread pool -----------------------------------------------------------------------------
+
+// What meeting costs. With more threads than free cores it means nothing.
+void pool_job(benchmark::State& state) {
+  ThreadPool pool(static_cast<int>(state.range(0)));
+  const int64_t pieces = 8;
+  std::atomic<int64_t> helped = 0;
+  for (auto _ : state) {
+    pool.run(pieces, [&](int64_t, int thread) {
+      if (thread > 0) helped.fetch_add(1, std::memory_order_relaxed);
+    });
+  }
+  state.counters["helped"] =
+      static_cast<double>(helped) / static_cast<double>(state.iterations() * pieces);
+}
+
+// The caller waits in its own piece until a helper has begun another, 20 ms at most.
+void pool_wake_up(benchmark::State& state) {
+  ThreadPool pool(2);
+  int64_t missed = 0;
+  for (auto _ : state) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // helpers park long before
+    std::atomic<double> woken = 0;
+    const double begin = seconds_now();
+    pool.run(2, [&](int64_t, int thread) {
+      if (thread > 0) woken = seconds_now();
+      while (thread == 0 && woken == 0 && seconds_now() < begin + 0.02) {
+      }
+    });
+    if (woken == 0) ++missed;
+    state.SetIterationTime(woken == 0 ? 0.02 : woken - begin);
+  }
+  state.counters["missed"] = static_cast<double>(missed);
+}
+
+// --- Names ---------------------------------------------------------------------------------------
+
+void register_arithmetic() {
+  for (const Isa isa : cpu::available_isas()) {
+    if (isa.level == IsaLevel::scalar) continue;
+    const bool wide = isa.level == IsaLevel::avx512;
+    const auto add = [&](const char* what, double (*run)()) {
+      benchmark::RegisterBenchmark((what + cpu::isa_name(isa)).c_str(), arithmetic, run)
+          ->ArgName("cores")
+          ->Arg(1)
+          ->Arg(2)
+          ->UseManualTime()
+          ->Unit(benchmark::kMillisecond);
+    };
+    add("int8/", wide ? (isa.vnni ? int8_avx512_vnni : int8_avx512)
+                      : (isa.vnni ? int8_avx2_vnni : int8_avx2));
+    if (!isa.vnni) add("f32/", wide ? f32_avx512 : f32_avx2);
+  }
+}
+
+void register_all(const std::vector<int64_t>& sizes_mb) {
+  auto* read = benchmark::RegisterBenchmark("read", read_memory);
+  read->ArgNames({"MB", "cores"})->UseManualTime()->Unit(benchmark::kMillisecond);
+  for (const int64_t size : sizes_mb) read->Args({size, 1})->Args({size, 2});
+  register_arithmetic();
+  benchmark::RegisterBenchmark("pool_job", pool_job)
+      ->ArgName("threads")
+      ->Arg(1)
+      ->Arg(2)
+      ->UseRealTime();
+  benchmark::RegisterBenchmark("pool_wake_up", pool_wake_up)
+      ->UseManualTime()
+      ->Iterations(200)
+      ->Unit(benchmark::kMicrosecond);
+}
+
+// The sizes of "--sizes=16,98"; empty if they are none.
+std::vector<int64_t> parse_sizes(std::string_view text) {
+  std::vector<int64_t> sizes;
+  while (!text.empty()) {
+    int64_t size = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    if (error != std::errc() || size < 1 || size > 1'000'000) return {};
+    sizes.push_back(size);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (!text.empty() && text.front() != ',') return {};
+    if (!text.empty()) text.remove_prefix(1);
+  }
+  return sizes;
+}
+
+}  // namespace
+}  // namespace strata
+
+int main(int argc, char** argv) {
+  constexpr std::string_view kSizes = "--sizes=";
+  std::vector<int64_t> sizes_mb = {16, 98, 250, 1500};
+  std::vector<char*> arguments;
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (!argument.starts_with(kSizes)) {
+      arguments.push_back(argv[i]);
+      continue;
+    }
+    sizes_mb = strata::parse_sizes(argument.substr(kSizes.size()));
+    if (sizes_mb.empty()) {
+      std::fprintf(stderr, "machine_bench: %s: sizes in MB are wanted, such as 16,98,1500\n",
+                   argv[i]);
+      return 2;
+    }
+  }
+  int count = static_cast<int>(arguments.size());
+  strata::register_all(sizes_mb);
+  benchmark::Initialize(&count, arguments.data());
+  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
