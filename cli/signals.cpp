@@ -27,6 +27,9 @@ sigset_t watched() {
 
 // Two threads, so that a handler that hangs cannot keep the next signal from ending the process.
 struct Signals::Impl {
+  // Ends the threads, also if the system gave only the first.
+  ~Impl();
+
   void watch() noexcept;
   void call_handlers() noexcept;
   void take(int number);
@@ -50,6 +53,21 @@ struct Signals::Impl {
   std::thread watcher;
   std::thread caller;
 };
+
+Signals::Impl::~Impl() {
+  {
+    const MutexLock lock(mutex);
+    stopping = true;
+    came.notify_all();
+  }
+  if (watcher.joinable()) {
+    ::pthread_kill(watcher.native_handle(), SIGUSR1);
+    watcher.join();
+  }
+  if (caller.joinable()) caller.join();
+  const sigset_t set = watched();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
 
 void Signals::Impl::stop_now() const {
   // A third signal must find its default effect, in case standard error blocks.
@@ -120,18 +138,7 @@ Signals::Signals(bool is_json) : impl_(std::make_unique<Impl>()) {
   impl_->caller = std::thread([impl = impl_.get()] { impl->call_handlers(); });
 }
 
-Signals::~Signals() {
-  {
-    const MutexLock lock(impl_->mutex);
-    impl_->stopping = true;
-    impl_->came.notify_all();
-  }
-  ::pthread_kill(impl_->watcher.native_handle(), SIGUSR1);
-  impl_->watcher.join();
-  impl_->caller.join();
-  const sigset_t set = watched();
-  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-}
+Signals::~Signals() = default;
 
 Signals::Handling::Handling(Signals& signals, Handler handler) : signals_(signals) {
   Impl& impl = *signals.impl_;

@@ -150,7 +150,9 @@ class AttentionStep final : public Step {
     if (split) {
       run_split(context, longest / kAttentionSegment + 1);
     } else {
-      run_whole(context, work < kMinPieceWork);
+      const bool alone = work < kMinPieceWork;
+      link_tasks(alone ? 1 : threads_);
+      run_whole(context, alone);
     }
     return ok_status();
   }
@@ -227,6 +229,12 @@ class AttentionStep final : public Step {
         tasks_.push_back(task);
       }
     }
+  }
+
+  // Threads claim tasks in order, so that each takes every second one of two.
+  void link_tasks(int threads) {
+    const size_t apart = static_cast<size_t>(threads);
+    for (size_t i = 0; i + apart < tasks_.size(); ++i) tasks_[i].next = &tasks_[i + apart];
   }
 
   void run_whole(const RunContext& context, bool alone) const {

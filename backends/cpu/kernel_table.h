@@ -56,6 +56,8 @@ struct AttentionTask {
   int32_t head_begin = 0;
   int32_t head_count = 0;
   int32_t head_kv = 0;
+  // What this thread is likely to run next, or null: its first tile is fetched ahead.
+  const AttentionTask* next = nullptr;
 };
 
 // Fixed by the numerics contract: positions per tile (one running maximum each) and per segment

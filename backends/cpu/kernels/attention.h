@@ -17,173 +17,9 @@
 
 namespace strata::cpu::STRATA_CPU_ISA {
 
-inline constexpr int kTileBlocks = kAttentionTile / kBlockPositions;
-static_assert(kTileBlocks == 4);
 inline constexpr float kNothing = -1.0f;  // the sum of a row that saw nothing
 
 inline int round_up_16(int n) { return (n + 15) / 16 * 16; }
-
-// --- register tiles ---------------------------------------------------------------------------
-
-// Asks for the line of dimension i of the keys that the next tile reads. The processor's own
-// prefetchers don't help: a head's part of a block is a KiB or two, and the next one lies
-// elsewhere.
-template <typename Keys>
-inline void fetch_key_line(const Keys& keys, int i) {
-  if constexpr (Keys::kPerLine > 0) {
-    if (i % Keys::kPerLine == 0) {
-      __builtin_prefetch(reinterpret_cast<const char*>(keys.data) + i / Keys::kPerLine * 64);
-    }
-  }
-}
-
-// scores[r][16 b + lane] = chain over i of q[r][i] * k[b][i][lane]. `ahead`: what to fetch.
-template <typename Keys, int kRows, int kBlocks>
-inline void score_tile(const float* const* q, const Keys* k, const Keys* ahead, int d,
-                       float* const* scores) {
-  F32x16 sums[kRows][kBlocks];
-  for (int r = 0; r < kRows; ++r) {
-    for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero_f32();
-  }
-  const int groups = Keys::kScaled ? kv_groups(d) : 1;
-  for (int group = 0; group < groups; ++group) {
-    F32x16 scales[kBlocks];
-    if constexpr (Keys::kScaled) {
-      for (int b = 0; b < kBlocks; ++b) scales[b] = k[b].scale(group);
-    }
-    const int end = Keys::kScaled ? kv_group_begin(d, group + 1) : d;
-    for (int i = Keys::kScaled ? kv_group_begin(d, group) : 0; i < end; ++i) {
-      F32x16 keys[kBlocks];
-      for (int b = 0; b < kBlocks; ++b) {
-        fetch_key_line(ahead[b], i);
-        keys[b] = k[b].get(i);
-        if constexpr (Keys::kScaled) keys[b] = mul(keys[b], scales[b]);
-      }
-      for (int r = 0; r < kRows; ++r) {
-        const F32x16 query = broadcast(q[r][i]);
-        for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(query, keys[b], sums[r][b]);
-      }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int b = 0; b < kBlocks; ++b) store(scores[r] + b * kBlockPositions, sums[r][b]);
-  }
-}
-
-// How many of `n` run at a time, of sizes `most`, most / 2, ... 1: few shapes to compile.
-inline int halving_step(int n, int most) {
-  while (most > n) most /= 2;
-  return most;
-}
-
-// The same for any number of rows up to the template's, and its blocks or a half of a half of them.
-template <typename Keys, int kRows, int kBlocks>
-inline void score_tile_of(int rows, int blocks, const float* const* q, const Keys* k,
-                          const Keys* ahead, int d, float* const* scores) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) {
-      return score_tile_of<Keys, kRows - 1, kBlocks>(rows, blocks, q, k, ahead, d, scores);
-    }
-  }
-  if constexpr (kBlocks > 1) {
-    if (blocks < kBlocks) {
-      return score_tile_of<Keys, kRows, kBlocks / 2>(rows, blocks, q, k, ahead, d, scores);
-    }
-  }
-  score_tile<Keys, kRows, kBlocks>(q, k, ahead, d, scores);
-}
-
-// A tile's values: block b holds positions [16 b, 16 b + 16).
-template <typename Values>
-struct ValueTile {
-  Values blocks[kTileBlocks];
-  Values ahead[kTileBlocks];  // what the next tile reads in their places
-  int d;
-  int begin;  // positions of the tile that take part
-  int end;
-};
-
-// Asks for the lines that hold, for `position` of a block that the next tile reads, kVectors runs
-// of 16 dimensions from `dim` on.
-template <int kVectors, typename Values>
-inline void fetch_values(const Values& values, int position, int d, int dim) {
-  if constexpr (Values::kFetchBits > 0) {
-    const char* from = reinterpret_cast<const char*>(values.data) +
-                       static_cast<size_t>(position * d + dim) * Values::kFetchBits / 8;
-    for (int byte = 0; byte < kVectors * 16 * Values::kFetchBits / 8; byte += 64) {
-      __builtin_prefetch(from + byte);
-    }
-  }
-}
-
-// sums[r][i] = sums[r][i] * rescale[r] + chain over positions p of weights[r][p] * v[p][i], for
-// kVectors runs of 16 dimensions from `dim` on; the last has `tail` of them if kTail.
-template <typename Values, int kRows, int kVectors, bool kTail>
-inline void value_tile(const ValueTile<Values>& v, int dim, int tail, const float* const* weights,
-                       const float* rescale, float* const* sums) {
-  F32x16 acc[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int n = 0; n < kVectors; ++n) {
-      acc[r][n] = mul(load(sums[r] + dim + n * 16), broadcast(rescale[r]));
-    }
-  }
-  WideScales wide;
-  for (int block = v.begin / kBlockPositions; block * kBlockPositions < v.end; ++block) {
-    const int first = block * kBlockPositions;
-    const int to = v.end < first + kBlockPositions ? v.end : first + kBlockPositions;
-    Values source = v.blocks[block];
-    widen(source, v.d, wide);
-    const Values ahead = v.ahead[block];
-    for (int p = v.begin > first ? v.begin : first; p < to; ++p) {
-      fetch_values<kVectors>(ahead, p - first, v.d, dim);
-      F32x16 values[kVectors];
-      for (int n = 0; n < kVectors; ++n) {
-        values[n] = kTail && n == kVectors - 1 ? source.get_n(p - first, v.d, dim + n * 16, tail)
-                                               : source.get(p - first, v.d, dim + n * 16);
-      }
-      for (int r = 0; r < kRows; ++r) {
-        const F32x16 weight = broadcast(weights[r][p]);
-        for (int n = 0; n < kVectors; ++n) acc[r][n] = fma(weight, values[n], acc[r][n]);
-      }
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int n = 0; n < kVectors; ++n) store(sums[r] + dim + n * 16, acc[r][n]);
-  }
-}
-
-template <typename Values, int kRows, int kVectors, bool kTail>
-inline void value_tile_of(int rows, int vectors, const ValueTile<Values>& v, int dim, int tail,
-                          const float* const* weights, const float* rescale, float* const* sums) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) {
-      return value_tile_of<Values, kRows - 1, kVectors, kTail>(rows, vectors, v, dim, tail, weights,
-                                                               rescale, sums);
-    }
-  }
-  if constexpr (kVectors > 1) {
-    if (vectors < kVectors) {
-      return value_tile_of<Values, kRows, kVectors / 2, kTail>(rows, vectors, v, dim, tail, weights,
-                                                               rescale, sums);
-    }
-  }
-  value_tile<Values, kRows, kVectors, kTail>(v, dim, tail, weights, rescale, sums);
-}
-
-// Up to kRows rows over all dimensions.
-template <typename Values, int kRows>
-inline void add_values(int rows, const ValueTile<Values>& v, const float* const* weights,
-                       const float* rescale, float* const* sums) {
-  const int whole = v.d / 16;
-  for (int n = 0, vectors = 0; n < whole; n += vectors) {
-    vectors = halving_step(whole - n, kTileVectors);
-    value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, weights,
-                                                      rescale, sums);
-  }
-  if (v.d % 16 != 0) {
-    value_tile_of<Values, kRows, 1, true>(rows, 1, v, whole * 16, v.d % 16, weights, rescale, sums);
-  }
-}
 
 // --- one segment ------------------------------------------------------------------------------
 
@@ -300,16 +136,39 @@ struct TileSpan {
   int tile;
   int first;
   int last;
-  int known;  // positions of the sequence whose blocks the task's rows read
 
-  // Index of block b in the block table, and of the one in its place in the next tile; the same
-  // one where there is none.
+  // Index of block b in the block table.
   int block(int b) const { return tile / kBlockPositions + b; }
-  int block_ahead(int b) const {
-    const int next = block(b) + kTileBlocks;
-    return next * kBlockPositions < known ? next : block(b);
-  }
 };
+
+// Positions up to the last that any of the task's rows sees.
+inline int known_positions(const AttentionArgs& args, const AttentionTask& task) {
+  int last = 0;
+  for (int t = 0; t < task.token_count; ++t) {
+    const int position = args.positions[task.token_begin + t];
+    last = position > last ? position : last;
+  }
+  return last + 1;
+}
+
+// A block of the cache and a head in it.
+struct BlockHead {
+  int32_t block;
+  int32_t head;
+};
+
+// What will be read after block b of a tile: the block in its place in the next tile, or in the
+// first tile of the next task; the block itself if nothing is known.
+inline BlockHead ahead_of(const AttentionArgs& args, const AttentionTask& task,
+                          const TileSpan& span, int b) {
+  const int next = span.block(b) + kTileBlocks;
+  if (next * kBlockPositions < known_positions(args, task)) {
+    return {task.blocks[next], task.head_kv};
+  }
+  if (task.next == nullptr || args.window > 0) return {task.blocks[span.block(b)], task.head_kv};
+  const int last = (known_positions(args, *task.next) - 1) / kBlockPositions;
+  return {task.next->blocks[b < last ? b : last], task.next->head_kv};
+}
 
 // Scores of all rows; kRows at a time.
 template <typename Keys, int kRows>
@@ -338,7 +197,8 @@ inline void score_rows_directly(const AttentionArgs& args, const AttentionTask& 
   Keys ahead[kTileBlocks] = {};
   for (int b = span.first; b < span.last; ++b) {
     keys[b] = keys_of<Keys>(args.k, task.blocks[span.block(b)], task.head_kv);
-    ahead[b] = keys_of<Keys>(args.k, task.blocks[span.block_ahead(b)], task.head_kv);
+    const BlockHead next = ahead_of(args, task, span, b);
+    ahead[b] = keys_of<Keys>(args.k, next.block, next.head);
   }
   score_rows_by<Keys, kDirectRows>(keys, ahead, args.k.head_dim, rows, n_rows, span, scores);
 }
@@ -393,7 +253,8 @@ inline void add_tile_directly(const AttentionArgs& args, const AttentionTask& ta
   v.d = args.v.head_dim;
   for (int b = span.first; b < span.last; ++b) {
     v.blocks[b] = values_of<Values>(args.v, task.blocks[span.block(b)], task.head_kv);
-    v.ahead[b] = values_of<Values>(args.v, task.blocks[span.block_ahead(b)], task.head_kv);
+    const BlockHead next = ahead_of(args, task, span, b);
+    v.ahead[b] = values_of<Values>(args.v, next.block, next.head);
   }
   add_values_to_rows<Values, kDirectRows>(v, rows, n_rows, rescale, weights);
 }
@@ -460,19 +321,8 @@ inline int prepare_rows(const AttentionArgs& args, const AttentionTask& task, in
   return n_rows;
 }
 
-// Positions up to the last that any of the task's rows sees.
-inline int known_positions(const AttentionArgs& args, const AttentionTask& task) {
-  int last = 0;
-  for (int t = 0; t < task.token_count; ++t) {
-    const int position = args.positions[task.token_begin + t];
-    last = position > last ? position : last;
-  }
-  return last + 1;
-}
-
 inline void segment_into(const AttentionArgs& args, const AttentionTask& task, int64_t segment,
                          const AttentionScratch& s, float* partials) {
-  const int known = known_positions(args, task);
   const int begin = static_cast<int>(segment * kAttentionSegment);
   AttentionRow rows[kAttentionMaxRows];
   int lowest = 0;
@@ -488,7 +338,7 @@ inline void segment_into(const AttentionArgs& args, const AttentionTask& task, i
        tile += kAttentionTile) {
     const int seen = highest - tile < kAttentionTile ? highest - tile : kAttentionTile;
     const TileSpan span = {tile, lowest > tile ? (lowest - tile) / kBlockPositions : 0,
-                           (seen + kBlockPositions - 1) / kBlockPositions, known};
+                           (seen + kBlockPositions - 1) / kBlockPositions};
     score_rows(args, task, rows, n_rows, span, s);
     soften_rows(args, rows, n_rows, tile, maxima, s.scores);
     add_tile_values(args, task, rows, n_rows, maxima.rescale, span, s);

@@ -10,6 +10,8 @@
 #include "backends/cpu/kernels/norm.h"
 #include "backends/cpu/kernels/rope.h"
 //
+#include "backends/cpu/kernels/attention_tiles.h"
+//
 #include "backends/cpu/kernels/attention.h"
 
 namespace strata::cpu::STRATA_CPU_ISA {

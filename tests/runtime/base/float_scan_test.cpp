@@ -1,3 +1,5 @@
+// Passes over rows of floats: every position and length around the width of vectors, and what is
+// equal.
 #include "runtime/base/float_scan.h"
 
 #include <gtest/gtest.h>
