@@ -27,6 +27,7 @@ from performance_programs import (Machine, Model, Peer, RunError, Strata, core_t
                                   processor_name)
 
 MIB = 1 << 20
+BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
 
 class Bench:
@@ -345,11 +346,11 @@ def wait_for_quiet(options):
 
 
 def busy_cores():
-    """Cores in use over one second, while this script sleeps."""
+    """Cores in use over one second, while this script sleeps; also what the host took for others."""
 
     def times_now():
         fields = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-        return sum(fields[:3]) + sum(fields[5:8])  # without idle, waiting for a disk
+        return sum(fields[:3]) + sum(fields[5:8])  # without idle and waiting for a disk
 
     begin = times_now()
     time.sleep(1)
@@ -359,6 +360,14 @@ def busy_cores():
 def markdown(lines):
     table = [Line.HEADINGS, ("---",) * len(Line.HEADINGS)] + [line.cells for line in lines]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
+
+
+def write_page(path, text):
+    page = path.read_text(encoding="utf-8")
+    begin, end = page.find(BEGIN), page.find(END)
+    if begin < 0 or end < begin:
+        sys.exit(f"performance_table.py: {path} has no lines {BEGIN} and {END}")
+    path.write_text(f"{page[:begin]}{BEGIN}\n\n{text}\n\n{page[end:]}", encoding="utf-8")
 
 
 def parse_arguments():
@@ -374,6 +383,8 @@ def parse_arguments():
                         help="leave out the peer's runs behind more tokens: they take minutes each (default 8192)")
     parser.add_argument("--patience", type=int, default=0, metavar="S",
                         help="seconds to wait, before each row, for other processes to become idle (default 0)")
+    parser.add_argument("--write", metavar="FILE",
+                        help=f"put the tables into this page, between its lines {BEGIN} and {END}")
     parser.add_argument("--json", metavar="FILE", help="write every single figure there")
     options = parser.parse_args()
     options.threads = [int(n) for n in options.threads.split(",")]
@@ -405,9 +416,12 @@ def main():
                 say(f"{name}: {error}")
     except KeyboardInterrupt:
         say("interrupted: what was measured follows")
-    print(f"{processor_name()}; {time.strftime('%Y-%m-%d')}, medians of {options.rounds}; other processes used up to "
-          f"{busy:.1f} cores.\n")
-    print("\n\n".join(([markdown(lines)] if lines else []) + [table for table in tables if table]))
+    head = (f"{processor_name()}; {time.strftime('%Y-%m-%d')}, medians of {options.rounds}; other processes used up to "
+            f"{busy:.1f} cores.")
+    text = "\n\n".join([head] + ([markdown(lines)] if lines else []) + [table for table in tables if table])
+    print(text)
+    if options.write:
+        write_page(pathlib.Path(options.write), text)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(
             {"processor": processor_name(), "busy_cores": busy, "samples": bench.samples,
