@@ -5,7 +5,7 @@
 // multiply and an add being two (what bounds a prompt). Names are
 // attention/path/shape/KV type/context/queries, a shape being head size x heads / heads of keys;
 // try
-// --benchmark_filter='attention/avx512/.*/q8_0/4096/1'.
+// --benchmark_filter='attention/avx512/.*/Q8_0/4096/1'.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -154,37 +154,58 @@ class Peer:
 
 
 class Machine:
-    """machine_bench and matmul_bench: what the machine and the kernels reach alone, the best of a few repetitions. A
-    missing program is no limit."""
+    """Our benchmarks of single parts, beside the program: what the machine, the kernels and a hop reach alone."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
 
     def read_gb_per_s(self, size_bytes, threads):
         megabytes = max(round(size_bytes / 1e6), 1)
-        found = self._counters("machine_bench", f"^read/MB:{megabytes}/cores:{threads}(/|$)", "GB/s",
-                               [f"--sizes={megabytes}"])
+        found = self.counters("machine_bench", f"^read/MB:{megabytes}/cores:{threads}(/|$)", "GB/s",
+                              [f"--sizes={megabytes}"], repetitions=3)
         return max(found.values(), default=None)
 
     def int8_gops(self, threads):
-        found = self._counters("machine_bench", f"^int8/.*/cores:{threads}(/|$)", "GOPS")
+        found = self.counters("machine_bench", f"^int8/.*/cores:{threads}(/|$)", "GOPS", repetitions=3)
         return max(found.values(), default=None)
+
+    def f32_gops(self, threads):
+        found = self.counters("machine_bench", f"^f32/.*/cores:{threads}(/|$)", "GOPS", repetitions=3)
+        return max(found.values(), default=None)
+
+    def hop_us(self, size_bytes):
+        """{"TCP", "gRPC", "strata"}: the median round trip of a message of this size; empty without hop_bench."""
+        if not (self.folder / "hop_bench").exists():
+            return {}
+        out, _ = run([str(self.folder / "hop_bench")], 300)
+        found = re.search(rf"^\s*{size_bytes}\s+\d+\s+([\d.]+) \(\d+\)\s+([\d.]+) \(\d+\)\s+([\d.]+) \(", out, re.M)
+        return dict(zip(("TCP", "gRPC", "strata"), map(float, found.groups()))) if found else {}
 
     def pack_gb_per_s(self):
         """By weight type."""
-        found = self._counters("matmul_bench", "^pack/", "GB/s")
+        found = self.counters("matmul_bench", "^pack/", "GB/s")
         return {name.split("/")[1]: value for name, value in found.items()}
 
-    def _counters(self, program, pattern, counter, arguments=()):
+    def names(self, program):
+        path = self.folder / program
+        return run([str(path), "--benchmark_list_tests"], 60)[0].split("\n") if path.exists() else []
+
+    def counters(self, program, pattern, counter, arguments=(), repetitions=1):
+        """{benchmark: its counter}; empty without the program."""
+        return {name: found[counter]
+                for name, found in self.measures(program, pattern, counter, arguments, repetitions).items()}
+
+    def measures(self, program, pattern, counter, arguments=(), repetitions=1):
+        """{benchmark: all its figures}, of the repetition with the most of `counter`; empty without the program."""
         path = self.folder / program
         if not path.exists():
             return {}
         out, _ = run([str(path), f"--benchmark_filter={pattern}", "--benchmark_format=json",
-                      "--benchmark_min_time=0.2", "--benchmark_repetitions=3", *arguments], 600)
+                      "--benchmark_min_time=0.2", f"--benchmark_repetitions={repetitions}", *arguments], 600)
         best = {}
         for found in json.loads(out)["benchmarks"]:
             if counter in found and found["run_type"] == "iteration":
-                best[found["name"]] = max(found[counter], best.get(found["name"], 0))
+                best[found["name"]] = max(found, best.get(found["name"], found), key=lambda figures: figures[counter])
         return best
 
 

@@ -6,9 +6,10 @@ Example:
 
 The models' folder has smollm2.gguf and gemma3-270m-q4_k_m.gguf; larger ones with random weights are
 written there. --peer names the folder with llama-bench and llama-batched-bench; without it the
-peer's columns are empty. A whole run takes about half an hour, most of it the peer's long contexts.
+peer's columns are empty. A whole run takes about half an hour, most of it the peer's.
 Each row's rounds are peer, ours, peer, ours ...; figures are medians. Limits (read bandwidth at the
-model's size, peak integer rate) are measured between them by machine_bench, beside the strata program.
+model's size, peak integer rate) are measured between them by machine_bench, which stands beside the
+strata program, as matmul_bench, cpu_bench and hop_bench do: build them too, or their figures are left out.
 Use an otherwise idle machine: the load before each row is checked.
 """
 import argparse
@@ -20,11 +21,13 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import kernel_tables  # noqa: E402
 import random_model  # noqa: E402
 from performance_programs import (Machine, Model, Peer, RunError, Strata, core_taken, median,  # noqa: E402
                                   processor_name)
 
 MIB = 1 << 20
+BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
 
 class Bench:
@@ -276,6 +279,15 @@ def workers(bench):
                ", ".join(number(value) for value in values), "the same", same)
 
 
+def hop(bench):
+    rounds = [bench.machine.hop_us(2304) for _ in range(bench.options.rounds)]
+    if all(rounds):
+        bench.samples["hop"] = rounds
+        tcp, grpc, ours = (median([found[name] for found in rounds]) for name in ("TCP", "gRPC", "strata"))
+        yield Line("there and back between two processes, 2,304 bytes of activations", f"{number(ours)} µs", "", None,
+                   f"gRPC stream {number(grpc)} µs, TCP {number(tcp)} µs", times(ratio(ours, grpc)))
+
+
 def load(bench):
     for title, model, aim_s in ((SMOLLM2[0], bench.model(SMOLLM2[1]), 0.3),
                                 (f"random {bench.options.shape.upper()} Q4_K", bench.random_model("Q4_K"), None),
@@ -315,7 +327,8 @@ def memory(bench):
 
 
 ROWS = {"prefill": prefill, "decode": decode, "large": large, "batch": batch, "depth": depth, "kv": kv,
-        "shared": shared_core, "workers": workers, "load": load, "memory": memory}
+        "shared": shared_core, "workers": workers, "hop": hop, "load": load, "memory": memory}
+TABLES = {"products": kernel_tables.products, "attention": kernel_tables.attention}
 
 
 # --- The run -------------------------------------------------------------------------------------
@@ -333,11 +346,11 @@ def wait_for_quiet(options):
 
 
 def busy_cores():
-    """Cores in use over one second, while this script sleeps."""
+    """Cores in use over one second, while this script sleeps; also what the host took for others."""
 
     def times_now():
         fields = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-        return sum(fields[:3]) + sum(fields[5:8])  # without idle, waiting for a disk
+        return sum(fields[:3]) + sum(fields[5:8])  # without idle and waiting for a disk
 
     begin = times_now()
     time.sleep(1)
@@ -349,26 +362,36 @@ def markdown(lines):
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
 
 
+def write_page(path, text):
+    page = path.read_text(encoding="utf-8")
+    begin, end = page.find(BEGIN), page.find(END)
+    if begin < 0 or end < begin:
+        sys.exit(f"performance_table.py: {path} has no lines {BEGIN} and {END}")
+    path.write_text(f"{page[:begin]}{BEGIN}\n\n{text}\n\n{page[end:]}", encoding="utf-8")
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strata", default="build/release/bin/strata", metavar="FILE", help="the program to measure")
     parser.add_argument("--models", default="/tmp/models", metavar="FOLDER", help="where the models are")
     parser.add_argument("--peer", metavar="FOLDER", help="where llama-bench is")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each side of a row (default 3)")
-    parser.add_argument("--only", metavar="ROW[,ROW...]", help="of " + ", ".join(ROWS))
+    parser.add_argument("--only", metavar="ROW[,ROW...]", help="of " + ", ".join([*ROWS, *TABLES]))
     parser.add_argument("--threads", default="1,2", metavar="N[,N...]", help="of a process (default 1,2)")
     parser.add_argument("--shape", default="1b", choices=random_model.SHAPES, help="of the random models (default 1b)")
     parser.add_argument("--peer-depth", type=int, default=8192, metavar="N",
                         help="leave out the peer's runs behind more tokens: they take minutes each (default 8192)")
     parser.add_argument("--patience", type=int, default=0, metavar="S",
                         help="seconds to wait, before each row, for other processes to become idle (default 0)")
+    parser.add_argument("--write", metavar="FILE",
+                        help=f"put the tables into this page, between its lines {BEGIN} and {END}")
     parser.add_argument("--json", metavar="FILE", help="write every single figure there")
     options = parser.parse_args()
     options.threads = [int(n) for n in options.threads.split(",")]
-    options.only = options.only.split(",") if options.only else list(ROWS)
+    options.only = options.only.split(",") if options.only else [*ROWS, *TABLES]
     for name in options.only:
-        if name not in ROWS:
-            parser.error(f"--only: no row {name}; there are {', '.join(ROWS)}")
+        if name not in ROWS and name not in TABLES:
+            parser.error(f"--only: no row {name}; there are {', '.join([*ROWS, *TABLES])}")
     if not pathlib.Path(options.strata).exists():
         parser.error(f"--strata: {options.strata} is missing: build it, or name another")
     return options
@@ -379,20 +402,26 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     bench = Bench(options)
     lines = []
+    tables = []
     busy = 0.0
     try:
         for name in options.only:
             busy = max(busy, wait_for_quiet(options))
             try:
-                for line in ROWS[name](bench):
+                if name in TABLES:
+                    tables.append(TABLES[name](bench.machine))
+                for line in ROWS[name](bench) if name in ROWS else ():
                     lines.append(line)
             except RunError as error:
                 say(f"{name}: {error}")
     except KeyboardInterrupt:
         say("interrupted: what was measured follows")
-    print(f"{processor_name()}; {time.strftime('%Y-%m-%d')}, medians of {options.rounds}; other processes used up to "
-          f"{busy:.1f} cores.\n")
-    print(markdown(lines))
+    head = (f"{processor_name()}; {time.strftime('%Y-%m-%d')}, medians of {options.rounds}; other processes used up to "
+            f"{busy:.1f} cores.")
+    text = "\n\n".join([head] + ([markdown(lines)] if lines else []) + [table for table in tables if table])
+    print(text)
+    if options.write:
+        write_page(pathlib.Path(options.write), text)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(
             {"processor": processor_name(), "busy_cores": busy, "samples": bench.samples,
