@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/cpu/matmul.h"
 #include "runtime/memory/host_buffer.h"
 
 namespace strata::cpu {
@@ -26,18 +27,6 @@ const KernelTable& kernels_of(Isa isa) {
   return kernels_scalar();
 }
 
-const MatmulKernels& matmul_kernels_of(Isa isa) {
-  switch (isa.level) {
-    case IsaLevel::avx512:
-      return isa.vnni ? matmul_kernels_avx512_vnni() : matmul_kernels_avx512();
-    case IsaLevel::avx2:
-      return isa.vnni ? matmul_kernels_avx2_vnni() : matmul_kernels_avx2();
-    case IsaLevel::scalar:
-      break;
-  }
-  return matmul_kernels_scalar();
-}
-
 void WorkspaceSize::cover(const Plan& plan) {
   shared_bytes = std::max(shared_bytes, plan.workspace_bytes());
   thread_bytes = std::max(thread_bytes, plan.thread_scratch_bytes());
@@ -52,7 +41,7 @@ uint64_t WorkspaceSize::total(int threads) const {
 }
 
 CpuBackend::CpuBackend(const Device& device, Isa isa, int threads)
-    : device_(device), kernels_(kernels_of(isa)), matmul_(matmul_kernels_of(isa)), pool_(threads) {}
+    : device_(device), kernels_(kernels_of(isa)), matmul_(matmul_kernels(isa)), pool_(threads) {}
 
 CpuBackend::~CpuBackend() = default;
 

@@ -26,7 +26,6 @@ struct WorkspaceSize {
 
 // The kernels of a vector path. Requires: the processor has it.
 const KernelTable& kernels_of(Isa isa);
-const MatmulKernels& matmul_kernels_of(Isa isa);
 
 class CpuBackend final : public Backend {
  public:

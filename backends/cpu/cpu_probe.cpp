@@ -80,7 +80,7 @@ Result<std::unique_ptr<Product>> make_product(DType dtype, int64_t n_in, int64_t
 double product_rate(const ProbeOptions& options, ThreadPool& pool, const MatmulArgs& args,
                     int64_t n_columns) {
   const PieceGrid grid = plan_pieces(args.weights, n_columns, pool.thread_count());
-  const MatmulKernels& kernels = matmul_kernels_of(options.isa);
+  const MatmulKernels& kernels = matmul_kernels(options.isa);
   return best_rate(options, [&] {
     pool.run(grid.count,
              [&](int64_t piece, int) { run_matmul_piece(kernels, args, grid.piece(piece), {}); });
