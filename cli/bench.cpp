@@ -89,9 +89,13 @@ Status measure(coordinator::EngineLoop& engine, const BenchOptions& options, int
   return ok_status();
 }
 
+uint32_t context_of(const BenchOptions& options) {
+  return std::max(options.depth + options.prompt + options.gen, kHopContext);
+}
+
 LocalEngineOptions engine_options(const BenchOptions& options) {
   return {.model = options.model,
-          .context = options.depth + options.prompt + options.gen,
+          .context = context_of(options),
           .sequences = options.batch,
           .step_tokens = kStepTokens,
           .prefill_chunk = options.chunk};
@@ -159,7 +163,7 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   LocalClusterOptions cluster_options;
   ServingOptions& serving = cluster_options.serving;
   serving.model_path = options.model.path;
-  serving.context = options.depth + options.prompt + options.gen;
+  serving.context = context_of(options);
   serving.sequences = options.batch;
   serving.slots = std::max(options.batch, 1U);
   serving.prefill_chunk = options.chunk;

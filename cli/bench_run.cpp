@@ -146,7 +146,7 @@ Result<double> measure_hop_us(coordinator::EngineLoop& engine, uint32_t stages, 
                               const std::stop_token& stop) {
   constexpr int kRuns = 3;
   const BenchLoad one{
-      .prompt_tokens = 1, .new_tokens = 49, .sequences = 1, .vocab_size = vocab_size};
+      .prompt_tokens = 1, .new_tokens = kHopContext - 1, .sequences = 1, .vocab_size = vocab_size};
   std::vector<double> hops_us;
   for (int run = 0; run < kRuns; ++run) {
     const coordinator::EngineCounters before = engine.counters();

@@ -37,6 +37,9 @@ struct BenchTimes {
 Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& load,
                              const std::stop_token& stop);
 
+// The context that measure_hop_us() needs.
+inline constexpr uint32_t kHopContext = 50;
+
 // What a token takes beside computing, in microseconds for each of `stages` stages: the time from
 // token to token of one sequence, less what the stages say they computed on its steps. The median
 // of a few runs. Errors: as run_bench().

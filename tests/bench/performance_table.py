@@ -10,7 +10,7 @@ peer's columns are empty. A whole run takes about half an hour, most of it the p
 Each row's rounds are peer, ours, peer, ours ...; figures are medians. Limits (read bandwidth at the
 model's size, peak integer rate) are measured between them by machine_bench, which stands beside the
 strata program, as matmul_bench, cpu_bench and hop_bench do: build them too, or their figures are left out.
-Use an otherwise idle machine: the load before each row is checked.
+Use an otherwise idle machine: what others computed meanwhile is said with the table.
 """
 import argparse
 import json
@@ -82,12 +82,16 @@ def say(text):
 # --- A row of the table --------------------------------------------------------------------------
 
 
-def number(value):
+def number(value, unit=""):
     if value is None:
         return ""
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{text} {unit}" if unit else text
+
+
+def joined(separator, *texts):
+    """What is known, with separators between."""
+    return separator.join(text for text in texts if text)
 
 
 def times(value):
@@ -150,7 +154,7 @@ def prefill(bench):
                 "limit": lambda: bench.machine.int8_gops(threads)})
             gops = found["ours"] * model.prefill_ops / 1e9 if found["ours"] else None
             of_peer, of_limit = ratio(found["ours"], found["peer"]), ratio(gops, found["limit"])
-            yield Line(f"prefill 512, {title}, {thread_text(threads)}", f"{number(found['ours'])} tokens/s",
+            yield Line(f"prefill 512, {title}, {thread_text(threads)}", number(found["ours"], "tokens/s"),
                        f"{aim}x, 25%", all_of(at_least(of_peer, aim), at_least(of_limit, 0.25)),
                        number(found["peer"]), times(of_peer),
                        f"{percent(of_limit)} of {number(found['limit'])} GOPS" if of_limit else "")
@@ -163,9 +167,9 @@ def decode_line(bench, title, model, threads, gen, aim_text, reached):
         "limit": lambda: bench.machine.read_gb_per_s(model.tensor_bytes, threads)})
     gb_per_s = found["ours"] * model.tensor_bytes / 1e9 if found["ours"] else None
     of_peer, of_limit = ratio(found["ours"], found["peer"]), ratio(gb_per_s, found["limit"])
-    return Line(f"decode, {title}, {thread_text(threads)}", f"{number(found['ours'])} tokens/s", aim_text,
+    return Line(f"decode, {title}, {thread_text(threads)}", number(found["ours"], "tokens/s"), aim_text,
                 reached(of_peer, of_limit), number(found["peer"]), times(of_peer),
-                f"{percent(of_limit)} of {number(found['limit'])} GB/s" if of_limit else f"{number(gb_per_s)} GB/s")
+                f"{percent(of_limit)} of {number(found['limit'])} GB/s" if of_limit else number(gb_per_s, "GB/s"))
 
 
 def decode(bench):
@@ -194,7 +198,7 @@ def batch(bench):
                                                    batch=sequences)["decode_tokens_per_s"]})
             of_peer = ratio(found["ours"], found["peer"])
             yield Line(f"{sequences} sequences of 128+64 decoding, {title}, {thread_text(threads)}",
-                       f"{number(found['ours'])} tokens/s", f"{aim}x", at_least(of_peer, aim), number(found["peer"]),
+                       number(found["ours"], "tokens/s"), f"{aim}x", at_least(of_peer, aim), number(found["peer"]),
                        times(of_peer))
 
 
@@ -213,7 +217,7 @@ def depth(bench):
                                                      timeout_s=1800)["tokens_per_s"],
                 }, rounds=1)["peer"]
             of_peer = ratio(ours, peer)
-            yield Line(f"decode behind {tokens:,} tokens, {title}, {thread_text(threads)}", f"{number(ours)} tokens/s",
+            yield Line(f"decode behind {tokens:,} tokens, {title}, {thread_text(threads)}", number(ours, "tokens/s"),
                        "10x", at_least(of_peer, 10), number(peer), times(of_peer))
 
 
@@ -300,7 +304,7 @@ def load(bench):
             rate = rate / threads if rate else None
             reached = at_most(seconds, aim_s) if aim_s else at_least(rate, 1)
             yield Line(f"load with a warm file cache, {title}, {thread_text(threads)}",
-                       f"{number(seconds)} s, {number(rate)} GB/s a core", f"{aim_s} s" if aim_s else "1 GB/s a core",
+                       joined(", ", number(seconds, "s"), number(rate, "GB/s a core")), f"{aim_s} s" if aim_s else "1 GB/s a core",
                        reached)
     rates = bench.machine.pack_gb_per_s()
     if rates:
@@ -320,9 +324,9 @@ def memory(bench):
             "peer": lambda: bench.peer.bench(model, threads, prompt=prompt)["peak_rss_bytes"],
             "ours": lambda: bench.strata.bench(model, threads, prompt=prompt, gen=gen)["peak_rss_bytes"]}, rounds=1)
         yield Line(f"peak memory, {title}, prompt 512",
-                   f"{number(found['ours'] / MIB)} MiB" if found["ours"] else "",
+                   number(found["ours"] / MIB, "MiB") if found["ours"] else "",
                    f"{number(limit / MIB)} MiB: file {number(model.file_bytes / MIB)}, KV {number(kv_bytes / MIB)}, 10% and 64",
-                   at_most(found["ours"], limit), f"{number(found['peer'] / MIB)} MiB" if found["peer"] else "",
+                   at_most(found["ours"], limit), number(found["peer"] / MIB, "MiB") if found["peer"] else "",
                    times(ratio(found["ours"], found["peer"])))
 
 
@@ -334,27 +338,34 @@ TABLES = {"products": kernel_tables.products, "attention": kernel_tables.attenti
 # --- The run -------------------------------------------------------------------------------------
 
 
-def wait_for_quiet(options):
-    """Others that compute spoil the figures: waits for them a while, then says so."""
-    busy = busy_cores()
-    deadline = time.monotonic() + options.patience
-    while busy > 0.2 and time.monotonic() < deadline:
-        busy = busy_cores()
-    if busy > 0.2:
-        say(f"warning: other processes use {busy:.1f} cores: the figures are not to be trusted")
-    return busy
+class OthersLoad:
+    """Cores that others use: all that is busy, or taken by the host, less what our own children used. They spoil the
+    figures."""
 
+    def __init__(self):
+        self.begin = self.now()
 
-def busy_cores():
-    """Cores in use over one second, while this script sleeps; also what the host took for others."""
-
-    def times_now():
+    @staticmethod
+    def now():
         fields = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-        return sum(fields[:3]) + sum(fields[5:8])  # without idle and waiting for a disk
+        busy = sum(fields[:3]) + sum(fields[5:8])  # without idle and waiting for a disk
+        own = os.times()
+        return (time.monotonic(), busy / os.sysconf("SC_CLK_TCK"), own.user + own.system + own.children_user +
+                own.children_system)
 
-    begin = times_now()
-    time.sleep(1)
-    return (times_now() - begin) / os.sysconf("SC_CLK_TCK")
+    def cores(self):
+        seconds, busy, own = (end - begin for begin, end in zip(self.begin, self.now()))
+        return max(busy - own, 0) / seconds
+
+
+def wait_for_quiet(patience_s):
+    """Waits until nobody else computes."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        load = OthersLoad()
+        time.sleep(1)
+        if load.cores() < 0.1:
+            return
 
 
 def markdown(lines):
@@ -403,10 +414,11 @@ def main():
     bench = Bench(options)
     lines = []
     tables = []
-    busy = 0.0
+    busy = {}
     try:
         for name in options.only:
-            busy = max(busy, wait_for_quiet(options))
+            wait_for_quiet(options.patience)
+            load = OthersLoad()
             try:
                 if name in TABLES:
                     tables.append(TABLES[name](bench.machine))
@@ -414,10 +426,14 @@ def main():
                     lines.append(line)
             except RunError as error:
                 say(f"{name}: {error}")
+            busy[name] = load.cores()
+            if busy[name] > 0.1:
+                say(f"warning: during {name} others used {busy[name]:.2f} cores: do not trust its figures")
     except KeyboardInterrupt:
         say("interrupted: what was measured follows")
-    head = (f"{processor_name()}; {time.strftime('%Y-%m-%d')}, medians of {options.rounds}; other processes used up to "
-            f"{busy:.1f} cores.")
+    worst = max(busy, key=busy.get, default=None)
+    head = (f"{processor_name()}; {time.strftime('%Y-%m-%d')}, medians of {options.rounds}" +
+            (f"; others used at most {busy[worst]:.2f} cores (during {worst})." if worst else "."))
     text = "\n\n".join([head] + ([markdown(lines)] if lines else []) + [table for table in tables if table])
     print(text)
     if options.write:

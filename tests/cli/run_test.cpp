@@ -262,6 +262,11 @@ TEST(Bench, SaysNothingOfWhatItDidNotMeasure) {
   EXPECT_TRUE(shallow["prefill_tokens_per_s"].is_null());
   EXPECT_TRUE(shallow["decode_tokens_per_s"].is_null());
 
+  // Even where the whole context is two tokens, a hop is measured.
+  const json least = bench({"--prompt", "1", "--gen", "1"});
+  EXPECT_GT(least["prefill_tokens_per_s"].get<double>(), 0);
+  EXPECT_TRUE(least["hop_us"].is_number());
+
   // Prompts of several sequences in turn, each behind its own depth.
   const json batch =
       bench({"--depth", "32", "--prompt", "16", "--gen", "40", "--batch", "3", "--chunk", "32"});
