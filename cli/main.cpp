@@ -8,7 +8,6 @@
 #include <new>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "cli/bench.h"
@@ -27,6 +26,7 @@
 #include "cli/worker.h"
 #include "runtime/base/guarded_mapping.h"
 #include "runtime/base/log.h"
+#include "runtime/base/start_thread.h"
 
 namespace strata::cli {
 namespace {
@@ -74,14 +74,11 @@ int run_chosen(const CommandContext& context) {
     if (const Status status = context.run ? context.run() : ok_status(); !status.ok()) {
       return finish(status, context.json, exit_error);
     }
-  } catch (const std::system_error& error) {
-    if (error.code() == std::errc::resource_unavailable_try_again) {
-      return finish(
-          resource_exhausted("the system gives this process no more threads",
-                             "raise its limits: ulimit -u, ulimit -v, the cgroup's pids.max"),
-          context.json, exit_error);
-    }
-    return finish(internal_error(error.what()), context.json, exit_error);
+  } catch (const NoThreadLeft& error) {
+    return finish(
+        resource_exhausted(error.what(),
+                           "raise its limits: ulimit -u, ulimit -v, the cgroup's pids.max"),
+        context.json, exit_error);
   } catch (const std::exception& error) {
     // fmt and iostreams end here when standard output cannot be written.
     return finish(internal_error(error.what()), context.json, exit_error);

@@ -140,8 +140,8 @@ Result<remote::ModelHeader> WeightStore::get_header(const remote::ModelName& mod
                                                     remote::WeightsClient& client,
                                                     std::stop_token stop,
                                                     bool with_tokenizer) const {
-  const std::string folder = options_.cache_folder + "/models/" + hex_of(model) +
-                             (with_tokenizer ? "-tokenizer" : "");
+  const std::string folder =
+      options_.cache_folder + "/models/" + hex_of(model) + (with_tokenizer ? "-tokenizer" : "");
   const auto manifest = read_file(folder + "/manifest");
   if (manifest.ok()) {
     auto header = read_file(folder + "/header.gguf");

@@ -151,7 +151,7 @@ class AttentionStep final : public Step {
       run_split(context, longest / kAttentionSegment + 1);
     } else {
       const bool alone = work < kMinPieceWork;
-      link_tasks(alone ? 1 : threads_);
+      link_tasks(alone ? 1 : context.pool.thread_count());
       run_whole(context, alone);
     }
     return ok_status();
@@ -196,7 +196,8 @@ class AttentionStep final : public Step {
   }
 
   // Cuts tokens and heads into tasks: neighbours of one sequence together, as many as fit, but
-  // several tasks for each thread.
+  // several tasks for each thread. Their positions follow one another, so that a task reads no
+  // block that check_token() has not seen.
   void make_tasks(bool alone, bool split) {
     int32_t tokens_per_task = std::max(1, kAttentionMaxRows / heads_per_task_);
     if (!alone && !split && threads_ > 1) {
@@ -208,7 +209,8 @@ class AttentionStep final : public Step {
     for (int32_t token = 0; token < tokens_;) {
       int32_t count = 1;
       while (token + count < tokens_ && count < tokens_per_task &&
-             seq_[token + count] == seq_[token]) {
+             seq_[token + count] == seq_[token] &&
+             args_.positions[token + count] == args_.positions[token] + count) {
         ++count;
       }
       if (seq_[token] >= 0) add_tasks(token, count);
@@ -231,7 +233,7 @@ class AttentionStep final : public Step {
     }
   }
 
-  // Threads claim tasks in order, so that each takes every second one of two.
+  // Threads claim tasks in order: of n threads, each is likely to take every n-th.
   void link_tasks(int threads) {
     const size_t apart = static_cast<size_t>(threads);
     for (size_t i = 0; i + apart < tasks_.size(); ++i) tasks_[i].next = &tasks_[i + apart];
@@ -301,8 +303,8 @@ bool supports_kv_write(const Tensor& node) {
 bool supports_attention(const Tensor& node) {
   const auto& params = std::get<AttentionParams>(node.params);
   const Tensor& q = *node.sources[0];
-  return params.causal && has_float_rows(q) && q.ne[0] <= 1024 && params.head_dim_v <= 1024 &&
-         kv_type(node.sources[1]->dtype, q.ne[0]) &&
+  return params.causal && has_float_rows(q) && q.ne[0] <= kMaxHeadDim &&
+         params.head_dim_v <= kMaxHeadDim && kv_type(node.sources[1]->dtype, q.ne[0]) &&
          kv_type(node.sources[2]->dtype, params.head_dim_v);
 }
 

@@ -56,9 +56,13 @@ struct AttentionTask {
   int32_t head_begin = 0;
   int32_t head_count = 0;
   int32_t head_kv = 0;
-  // What this thread is likely to run next, or null: its first tile is fetched ahead.
+  // What this thread is likely to run next, or null. Without a window its first tile is fetched
+  // ahead.
   const AttentionTask* next = nullptr;
 };
+
+// The largest head of keys or values.
+inline constexpr int32_t kMaxHeadDim = 1024;
 
 // Fixed by the numerics contract: positions per tile (one running maximum each) and per segment
 // (one partial result each), both counted from position 0.

@@ -14,6 +14,7 @@
 #include "backends/remote/wire_fields.h"
 #include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/start_thread.h"
 #include "strata/v1/stage.grpc.pb.h"
 
 namespace strata::remote {
@@ -216,7 +217,7 @@ class Acceptor final : public StreamAcceptor {
   void start() override {
     Call::wait_for(shared_, StreamMethod::steps);
     Call::wait_for(shared_, StreamMethod::results);
-    thread_ = std::thread([this]() noexcept { run(); });
+    thread_ = start_thread([this]() noexcept { run(); });
   }
 
   void stop() override {

@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-// As many running maxima as fill two vector registers of any width that compilers assume.
+// Running maxima side by side: four registers of 4, enough to hide the latency of a maximum.
 constexpr size_t kLanes = 16;
 
 float largest_of(std::span<const float> values) {

@@ -136,6 +136,7 @@ struct TileSpan {
   int tile;
   int first;
   int last;
+  int fetch_end;  // the caller's part of the sequence ends at this position
 
   // Index of block b in the block table.
   int block(int b) const { return tile / kBlockPositions + b; }
@@ -162,7 +163,7 @@ struct BlockHead {
 inline BlockHead ahead_of(const AttentionArgs& args, const AttentionTask& task,
                           const TileSpan& span, int b) {
   const int next = span.block(b) + kTileBlocks;
-  if (next * kBlockPositions < known_positions(args, task)) {
+  if (next * kBlockPositions < span.fetch_end) {
     return {task.blocks[next], task.head_kv};
   }
   if (task.next == nullptr || args.window > 0) return {task.blocks[span.block(b)], task.head_kv};
@@ -251,8 +252,10 @@ inline void add_tile_directly(const AttentionArgs& args, const AttentionTask& ta
                               const TileSpan& span, const float* weights) {
   ValueTile<Values> v = {};
   v.d = args.v.head_dim;
+  WideScales<Values> wide[kTileBlocks];
   for (int b = span.first; b < span.last; ++b) {
     v.blocks[b] = values_of<Values>(args.v, task.blocks[span.block(b)], task.head_kv);
+    widen(v.blocks[b], v.d, wide[b]);
     const BlockHead next = ahead_of(args, task, span, b);
     v.ahead[b] = values_of<Values>(args.v, next.block, next.head);
   }
@@ -321,8 +324,9 @@ inline int prepare_rows(const AttentionArgs& args, const AttentionTask& task, in
   return n_rows;
 }
 
+// `fetch_end`: where the caller goes on to, at most.
 inline void segment_into(const AttentionArgs& args, const AttentionTask& task, int64_t segment,
-                         const AttentionScratch& s, float* partials) {
+                         int fetch_end, const AttentionScratch& s, float* partials) {
   const int begin = static_cast<int>(segment * kAttentionSegment);
   AttentionRow rows[kAttentionMaxRows];
   int lowest = 0;
@@ -338,7 +342,7 @@ inline void segment_into(const AttentionArgs& args, const AttentionTask& task, i
        tile += kAttentionTile) {
     const int seen = highest - tile < kAttentionTile ? highest - tile : kAttentionTile;
     const TileSpan span = {tile, lowest > tile ? (lowest - tile) / kBlockPositions : 0,
-                           (seen + kBlockPositions - 1) / kBlockPositions};
+                           (seen + kBlockPositions - 1) / kBlockPositions, fetch_end};
     score_rows(args, task, rows, n_rows, span, s);
     soften_rows(args, rows, n_rows, tile, maxima, s.scores);
     add_tile_values(args, task, rows, n_rows, maxima.rescale, span, s);
@@ -352,7 +356,10 @@ inline void segment_into(const AttentionArgs& args, const AttentionTask& task, i
 
 inline void attention_segment(const AttentionArgs& args, const AttentionTask& task, int64_t segment,
                               float* scratch, float* partials) {
-  segment_into(args, task, segment, divide_scratch(args, scratch), partials);
+  const int64_t end = (segment + 1) * kAttentionSegment;
+  const int known = known_positions(args, task);
+  segment_into(args, task, segment, end < known ? static_cast<int>(end) : known,
+               divide_scratch(args, scratch), partials);
 }
 
 // --- merging ----------------------------------------------------------------------------------
@@ -439,7 +446,7 @@ inline void attention(const AttentionArgs& args, const AttentionTask& task, floa
   for (int64_t r = 0; r < n_rows; ++r) totals[r * floats + 1] = kNothing;
   for (int64_t segment = first / kAttentionSegment; segment <= last / kAttentionSegment;
        ++segment) {
-    segment_into(args, task, segment, s, current);
+    segment_into(args, task, segment, last + 1, s, current);
     for (int64_t r = 0; r < n_rows; ++r) {
       merge_partial(totals + r * floats, current + r * floats, floats);
     }

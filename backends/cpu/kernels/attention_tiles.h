@@ -110,12 +110,10 @@ inline void value_tile(const ValueTile<Values>& v, int dim, int tail, const floa
       acc[r][n] = mul(load(sums[r] + dim + n * 16), broadcast(rescale[r]));
     }
   }
-  WideScales wide;
   for (int block = v.begin / kBlockPositions; block * kBlockPositions < v.end; ++block) {
     const int first = block * kBlockPositions;
     const int to = v.end < first + kBlockPositions ? v.end : first + kBlockPositions;
-    Values source = v.blocks[block];
-    widen(source, v.d, wide);
+    const Values source = v.blocks[block];
     const Values ahead = v.ahead[block];
     for (int p = v.begin > first ? v.begin : first; p < to; ++p) {
       fetch_values<kVectors>(ahead, p - first, v.d, dim);

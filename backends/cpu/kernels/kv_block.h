@@ -284,14 +284,17 @@ struct ValuesQ4 {
   F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
 };
 
-// A block's scales as floats.
+// A block's scales as floats, those of positions that were never written too; none for values
+// without scales.
+template <typename Values>
 struct WideScales {
-  static constexpr int kMost = kBlockPositions * (1024 / 32);
+  static constexpr bool kScaled = requires { Values::scales; };
+  static constexpr int kMost = kScaled ? kBlockPositions * (kMaxHeadDim / 32) : 16;
   alignas(64) float floats[kMost];
 };
 template <typename Values>
-inline void widen(Values& values, int d, WideScales& to) {
-  if constexpr (requires { Values::scales; }) {
+inline void widen(Values& values, int d, WideScales<Values>& to) {
+  if constexpr (WideScales<Values>::kScaled) {
     const int count = kBlockPositions * kv_groups(d);
     for (int i = 0; i < count; i += 16) store(to.floats + i, load_f16(values.scales + i));
     values.wide_scales = to.floats;
@@ -312,10 +315,10 @@ inline Values values_of(const KvCacheView& cache, int64_t block, int head) {
   }
 }
 
-// Values of positions [begin, end) as floats, {d, 16} in `out`; the others' rows are not read.
+// Values of positions [begin, end) as floats, {d, 16} in `out`; of the others only scales are read.
 template <typename Values>
 inline void expand_values(Values values, int d, int begin, int end, float* out) {
-  WideScales wide;
+  WideScales<Values> wide;
   widen(values, d, wide);
   for (int position = begin; position < end; ++position) {
     for (int i = 0; i < d; i += 16) {

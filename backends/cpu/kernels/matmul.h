@@ -395,6 +395,7 @@ inline void run_tile(const TileArgs& args) {
   }
   for (int c = 0; c < args.column_count; c += kMaxColumns) {
     run_slices<Loop, Type, kMany, kMaxColumns>(padded, c);
+    padded.from_memory = false;
   }
 }
 

@@ -41,11 +41,16 @@ struct TileArgs {
   int64_t row_count;  // valid rows from the first group's first row on; others are not stored
   int column_count;   // 1..8
   // The weights are not in a cache near by: fetch them ahead.
-  bool from_memory;
+  bool from_memory = false;
   // Column c: k F32 values, or k / 32 ActivationBlocks, as the weight type wants.
   const void* x[kTileColumns];
   float* y[kTileColumns];  // column c's output for the first group's first row; rows are dense
 };
+
+// Of rounding activations. Adding 1.5 * 2^23 drops a float's fraction. Losses, sums of squared
+// errors over the square of the levels, count as equal within what their own rounding may be.
+inline constexpr float kRounder = 12582912.0f;
+inline constexpr float kEqualLoss = 0x1p-40f;
 
 struct MatmulKernels {
   // Rounds `k` (a multiple of 32) values to k / 32 blocks.

@@ -190,7 +190,6 @@ constexpr int kLevelCandidates = 8;
 // Error of rounding x * inverse: the sum of squares of what rounding drops, in four chains by
 // element modulo 4.
 inline float rounding_error(const float* x, float inverse) {
-  constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
   float sums[4] = {};
   for (int i = 0; i < kBlockElements; ++i) {
     const float rounded = __builtin_fmaf(x[i], inverse, kRounder) - kRounder;
@@ -202,17 +201,16 @@ inline float rounding_error(const float* x, float inverse) {
 
 // The level of the block's largest magnitude that loses least; the highest of equals.
 inline float best_levels(const float* x, float amax) {
-  float best = kMostLevels;
+  float losses[kLevelCandidates];
   float least = 0;
   for (int c = 0; c < kLevelCandidates; ++c) {
     const float levels = kMostLevels - static_cast<float>(c);
-    const float error = rounding_error(x, levels / amax) / (levels * levels);
-    if (c == 0 || error < least) {
-      best = levels;
-      least = error;
-    }
+    losses[c] = rounding_error(x, levels / amax) / (levels * levels);
+    if (c == 0 || losses[c] < least) least = losses[c];
   }
-  return best;
+  int best = 0;
+  while (losses[best] > least + kEqualLoss) ++best;
+  return kMostLevels - static_cast<float>(best);
 }
 
 // q = x * inverse, rounded to nearest even, and the sums of both halves of q. Requires: products in
@@ -220,8 +218,8 @@ inline float best_levels(const float* x, float amax) {
 inline void round_block(const float* x, float inverse, int8_t* q, int32_t* low, int32_t* high) {
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < 32; ++i) {
-    // Adding 1.5 * 2^23 leaves the rounded integer in the low bits.
-    const float shifted = x[i] * inverse + 12582912.0f;
+    // The rounded integer is in the low bits.
+    const float shifted = x[i] * inverse + kRounder;
     int32_t bits;
     __builtin_memcpy(&bits, &shifted, 4);
     q[i] = static_cast<int8_t>(bits - 0x4b400000);

@@ -1,17 +1,17 @@
 // The vector steps of quantise_activations.h in AVX2, also for the AVX-512 paths, which differ in
 // how many candidates a register holds: a block of 32 is too short for wider registers to pay
-// elsewhere. Meaning and
-// bits as in matmul_lanes_scalar.h. Included by matmul_lanes_avx2.h and _avx512.h.
+// elsewhere. Meaning and bits as in matmul_lanes_scalar.h. Included by matmul_lanes_avx2.h and
+// _avx512.h.
 #pragma once
 
 #include <immintrin.h>
 
 #include <cstdint>
 
+#include "backends/cpu/kernels/matmul_kernels.h"
+
 namespace strata::cpu::STRATA_MATMUL_ISA {
 namespace {
-
-constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
 
 inline __m256i magnitude_bits(const float* x) {
   return _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x)), _mm256_set1_epi32(0x7fffffff));
@@ -102,7 +102,8 @@ inline float best_levels(const float* x, float amax) {
   __m256 least = _mm256_min_ps(losses, _mm256_permute2f128_ps(losses, losses, 1));
   least = _mm256_min_ps(least, _mm256_permute_ps(least, 0x4e));
   least = _mm256_min_ps(least, _mm256_permute_ps(least, 0xb1));
-  const int equal = _mm256_movemask_ps(_mm256_cmp_ps(losses, least, _CMP_EQ_OQ));
+  const __m256 enough = _mm256_add_ps(least, _mm256_set1_ps(kEqualLoss));
+  const int equal = _mm256_movemask_ps(_mm256_cmp_ps(losses, enough, _CMP_LE_OQ));
   return 127.0f - static_cast<float>(__builtin_ctz(static_cast<unsigned>(equal)));
 }
 

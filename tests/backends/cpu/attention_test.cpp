@@ -296,6 +296,25 @@ std::vector<ShapeCase> shape_cases() {
     cases.push_back(
         {names[2], {.head_dim = 112, .head_dim_v = 36, .n_head = 4, .n_head_kv = 2, .kv = kv}});
   }
+  // Few rows read these from the cache itself, and fetch what follows: tiles, tasks, segments.
+  for (const DType kv : {DType::f16, DType::q8_0, DType::q4_0}) {
+    constexpr const char* kNames[][4] = {
+        {"f16_sequences", "f16_window", "f16_long", "f16_wide_1024"},
+        {"q8_0_sequences", "q8_0_window", "q8_0_long", "q8_0_wide_1024"},
+        {"q4_0_sequences", "q4_0_window", "q4_0_long", "q4_0_wide_1024"}};
+    const auto& names = kNames[kv == DType::f16 ? 0 : kv == DType::q8_0 ? 1 : 2];
+    cases.push_back({names[0], {.kv = kv, .lengths = {33, 5, 150, 1}}});
+    cases.push_back({names[1], {.kv = kv, .window = 21, .lengths = {150}}});
+    cases.push_back({names[2],
+                     {.head_dim = 32,
+                      .head_dim_v = 32,
+                      .n_head = 2,
+                      .n_head_kv = 1,
+                      .kv = kv,
+                      .lengths = {590}}});
+    cases.push_back(
+        {names[3], {.head_dim = 64, .head_dim_v = 1024, .n_head = 2, .n_head_kv = 1, .kv = kv}});
+  }
   return cases;
 }
 
@@ -452,6 +471,24 @@ TEST(Attention, BlocksBeforeTheWindowAreNotNeeded) {
   EXPECT_EQ(status.code(), StatusCode::invalid_argument);
   EXPECT_EQ(status.message(),
             "attention: block 5 of sequence row 0 is -1, the cache has 10 blocks");
+}
+
+// What lies between the windows of two tokens of one batch is read by neither.
+TEST(Attention, TokensFarApartReadTheirOwnWindowsOnly) {
+  CpuUnderTest cpu = make_cpu(detect_isa(), 2);
+  for (const DType kv : {DType::f32, DType::f16, DType::q8_0}) {
+    const SceneShape shape{.kv = kv, .window = 20, .lengths = {100}};
+    Scene scene(shape);
+    const Outputs expected = feed_all(scene, *cpu.backend, 100);
+    Outputs outputs;
+    // Position 40 sees 21 to 40, blocks 1 and 2; position 99 sees 80 to 99, blocks 5 and 6.
+    for (const int i : {0, 3, 4}) scene.blocks()[i] = -1;
+    const Status status = scene.feed(*cpu.backend, {{0, 40}, {0, 99}}, outputs);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    for (const Token& token : {Token{0, 40}, Token{0, 99}}) {
+      EXPECT_EQ(expected.at(token), outputs.at(token)) << dtype_name(kv) << token.position;
+    }
+  }
 }
 
 TEST(Attention, RefusesCacheTypesThatItCannotRead) {

@@ -1,7 +1,9 @@
 // Activations rounded to 8 bits: the formula, its edges, and equal bits on every path.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -102,6 +104,33 @@ TEST(QuantiseActivations, GivesEqualBitsOnEveryPath) {
       ASSERT_GE(expected[b].q[i], -127);
       ASSERT_NEAR(static_cast<double>(expected[b].q[i]) * expected[b].d, x[32 * b + i],
                   0.50001 * expected[b].d);
+    }
+  }
+}
+
+// At both ends of the numbers that are rounded, and where all levels lose the same, nothing.
+TEST(QuantiseActivations, EdgesAreTheSameOnEveryPath) {
+  const float least = 0x1p-120f;
+  const float most = std::numeric_limits<float>::max();
+  const std::vector<float> shape = random_activations(32, 1, 3);
+  for (const float amax : {least, std::nextafter(least, 1.0f), std::nextafter(least, 0.0f), most,
+                           std::nextafter(most, 0.0f), 0.3f, 1.0f}) {
+    std::vector<float> one_number(32, 0.0f);
+    one_number[7] = -amax;
+    std::vector<float> many;
+    for (const float x : shape) many.push_back(std::clamp(x, -1.0f, 1.0f) * amax);
+    many[31] = amax;
+    const auto expected_one = quantise({IsaLevel::scalar, false}, one_number)[0];
+    const auto expected_many = quantise({IsaLevel::scalar, false}, many)[0];
+    EXPECT_EQ(expected_one.q[7], amax < least ? 0 : -127) << amax;
+    EXPECT_GE(expected_many.q[31], amax < least ? 0 : 120) << amax;
+    EXPECT_TRUE(std::isfinite(expected_many.d)) << amax;
+    for (const Isa isa : isas()) {
+      const auto one = quantise(isa, one_number)[0];
+      const auto some = quantise(isa, many)[0];
+      EXPECT_EQ(std::memcmp(&one, &expected_one, sizeof(one)), 0) << isa_name(isa) << ' ' << amax;
+      EXPECT_EQ(std::memcmp(&some, &expected_many, sizeof(some)), 0)
+          << isa_name(isa) << ' ' << amax;
     }
   }
 }

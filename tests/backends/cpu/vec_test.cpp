@@ -31,11 +31,39 @@ bool same(float a, float b) {
 }
 
 std::vector<float> interesting_floats() {
-  std::vector<float> values = {0.0f,    -0.0f,   1.0f,     -1.0f,      kInfinity, -kInfinity,
-                               NAN,     0.5f,    -0.5f,    0x1p-126f,  0x1p-149f, -0x1p-149f,
-                               88.72f,  88.73f,  89.0f,    -87.3f,     -103.9f,   -104.0f,
-                               65504.f, 65519.f, 65520.0f, 0x1p-14f,   0x1p-24f,  0x1p-25f,
-                               2.5f,    3.5f,    -2.5f,    0x1.8p-25f, 0.4999f,   0x1.fffffep127f};
+  std::vector<float> values = {0.0f,
+                               -0.0f,
+                               1.0f,
+                               -1.0f,
+                               kInfinity,
+                               -kInfinity,
+                               NAN,
+                               0.5f,
+                               -0.5f,
+                               0x1p-126f,
+                               0x1p-149f,
+                               -0x1p-149f,
+                               88.72f,
+                               88.73f,
+                               89.0f,
+                               -87.3f,
+                               -87.33f,
+                               std::nextafter(-87.33f, 0.0f),
+                               std::nextafter(-87.33f, -100.0f),
+                               -103.9f,
+                               -104.0f,
+                               65504.f,
+                               65519.f,
+                               65520.0f,
+                               0x1p-14f,
+                               0x1p-24f,
+                               0x1p-25f,
+                               2.5f,
+                               3.5f,
+                               -2.5f,
+                               0x1.8p-25f,
+                               0.4999f,
+                               0x1.fffffep127f};
   std::mt19937 random(7);
   std::uniform_real_distribution<float> moderate(-20.0f, 20.0f);
   for (int i = 0; i < 4000; ++i) values.push_back(moderate(random));

@@ -38,6 +38,17 @@ TEST(Sampler, GreedyTakesTheLowerIdOfEquals) {
   EXPECT_EQ(sampled(std::vector<float>{-0.0F, 0.0F}, greedy(), 0), 0);
 }
 
+// Without bias and penalties the best logit is taken as it is; with a bias of 0, from the scores.
+TEST(Sampler, GreedyIsTheSameWithAndWithoutScores) {
+  SamplingParams with_scores = greedy();
+  with_scores.logit_bias = {{0, 0.0F}};
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    std::vector<float> logits = random_logits(1 + seed * 7, seed);
+    for (float& logit : logits) logit = std::round(logit);  // many equals, -0 among them
+    EXPECT_EQ(sampled(logits, greedy(), 0), sampled(logits, with_scores, 0)) << seed;
+  }
+}
+
 TEST(Sampler, TopKOneIsGreedyAtAnyTemperature) {
   const std::vector<float> logits = random_logits(500, 1);
   SamplingParams params;
