@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/bench.h"
@@ -26,7 +27,6 @@
 #include "cli/worker.h"
 #include "runtime/base/guarded_mapping.h"
 #include "runtime/base/log.h"
-#include "runtime/base/start_thread.h"
 
 namespace strata::cli {
 namespace {
@@ -63,6 +63,13 @@ int finish(const Status& status, bool json, ExitCode code) {
   return code;
 }
 
+// std::thread's own error says nothing but its code; a full pipe has the same code, and fmt says
+// beside it what it was doing.
+bool is_thread_refused(const std::system_error& error) {
+  return error.code() == std::errc::resource_unavailable_try_again &&
+         error.what() == error.code().message();
+}
+
 int run_chosen(const CommandContext& context) {
   if (const Status status = log::configure("", context.chosen_log_level()); !status.ok()) {
     return finish(status, context.json, exit_usage);
@@ -74,11 +81,14 @@ int run_chosen(const CommandContext& context) {
     if (const Status status = context.run ? context.run() : ok_status(); !status.ok()) {
       return finish(status, context.json, exit_error);
     }
-  } catch (const NoThreadLeft& error) {
-    return finish(
-        resource_exhausted(error.what(),
-                           "raise its limits: ulimit -u, ulimit -v, the cgroup's pids.max"),
-        context.json, exit_error);
+  } catch (const std::system_error& error) {
+    if (is_thread_refused(error)) {
+      return finish(
+          resource_exhausted("the system gives this process no more threads",
+                             "raise its limits: ulimit -u, ulimit -v, the cgroup's pids.max"),
+          context.json, exit_error);
+    }
+    return finish(internal_error(error.what()), context.json, exit_error);
   } catch (const std::exception& error) {
     // fmt and iostreams end here when standard output cannot be written.
     return finish(internal_error(error.what()), context.json, exit_error);

@@ -9,7 +9,6 @@
 
 #include "cli/command.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/start_thread.h"
 
 namespace strata::cli {
 namespace {
@@ -135,8 +134,8 @@ Signals::Signals(bool is_json) : impl_(std::make_unique<Impl>()) {
   impl_->is_json = is_json;
   const sigset_t set = watched();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  impl_->watcher = start_thread([impl = impl_.get()] { impl->watch(); });
-  impl_->caller = start_thread([impl = impl_.get()] { impl->call_handlers(); });
+  impl_->watcher = std::thread([impl = impl_.get()] { impl->watch(); });
+  impl_->caller = std::thread([impl = impl_.get()] { impl->call_handlers(); });
 }
 
 Signals::~Signals() = default;

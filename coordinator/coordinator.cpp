@@ -15,7 +15,6 @@
 #include "coordinator/state_folder.h"
 #include "runtime/base/base_name.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/start_thread.h"
 #include "runtime/base/work_thread.h"
 
 namespace strata::coordinator {
@@ -373,7 +372,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(CoordinatorOptions optio
   self.engine.on_pipeline_failure([&self](uint64_t epoch, const Status& why) {
     self.post(PipelineFailureEvent{epoch, why, true});
   });
-  self.control = start_thread([&self] { self.run_control(); });
+  self.control = std::thread([&self] { self.run_control(); });
   std::unique_ptr<Coordinator> coordinator(new Coordinator(std::move(impl)));
   std::vector<grpc::Service*> services = {&self.service->service()};
   if (!self.options.tensor_digests.empty()) {

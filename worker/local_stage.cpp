@@ -10,7 +10,6 @@
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/start_thread.h"
 #include "worker/stage_runner.h"
 #include "worker/token_feedback.h"
 
@@ -143,7 +142,7 @@ Status LocalStage::connect(Wiring wiring) {
     const MutexLock lock(impl_->mutex);
     impl_->runs = true;
   }
-  impl_->thread = start_thread([impl = impl_.get()] { impl->loop(); });
+  impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
   return ok_status();
 }
 

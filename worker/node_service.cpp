@@ -9,7 +9,6 @@
 #include "backends/remote/wire.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/start_thread.h"
 #include "strata/v1/cluster.grpc.pb.h"
 
 namespace strata::worker {
@@ -53,7 +52,7 @@ class Link final : public CoordinatorLink {
     stream_ = stub_->Join(&context_);
     waiting_.push_back(remote::to_proto(FromWorker(std::move(first_words))));
     welcome_deadline_ = clock_.now() + options_.connect_timeout;
-    control_ = start_thread([this]() noexcept { run_control(); });
+    control_ = std::thread([this]() noexcept { run_control(); });
     v1::ToWorker message;
     if (!stream_->Read(&message)) return finish();
     const remote::ToWorker first = TRY(remote::from_proto(message));

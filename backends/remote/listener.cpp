@@ -17,7 +17,6 @@
 #include <cstring>
 
 #include "runtime/base/log.h"
-#include "runtime/base/start_thread.h"
 
 namespace strata::remote {
 namespace {
@@ -140,7 +139,7 @@ Status Listener::add(const addrinfo& found, const Address& address) {
 Listener::~Listener() { stop(); }
 
 void Listener::start(Take take) {
-  thread_ = start_thread([this, take = std::move(take)] { run(take); });
+  thread_ = std::thread([this, take = std::move(take)] { run(take); });
 }
 
 void Listener::stop() {

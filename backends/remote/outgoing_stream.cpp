@@ -14,7 +14,6 @@
 #include "backends/remote/stream_slices.h"
 #include "backends/remote/wire.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/start_thread.h"
 
 namespace strata::remote {
 namespace {
@@ -68,7 +67,7 @@ class Stream final : public OutgoingStream {
       return give_up();
     }
     call_->Read(&received_, tag(Event::read));
-    thread_ = start_thread([this]() noexcept { run(); });
+    thread_ = std::thread([this]() noexcept { run(); });
     return ok_status();
   }
 

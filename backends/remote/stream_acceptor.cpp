@@ -14,7 +14,6 @@
 #include "backends/remote/wire_fields.h"
 #include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/start_thread.h"
 #include "strata/v1/stage.grpc.pb.h"
 
 namespace strata::remote {
@@ -217,7 +216,7 @@ class Acceptor final : public StreamAcceptor {
   void start() override {
     Call::wait_for(shared_, StreamMethod::steps);
     Call::wait_for(shared_, StreamMethod::results);
-    thread_ = start_thread([this]() noexcept { run(); });
+    thread_ = std::thread([this]() noexcept { run(); });
   }
 
   void stop() override {

@@ -3,12 +3,9 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/base/start_thread.h"
-
 namespace strata {
 
-WorkThread::WorkThread(size_t jobs_max)
-    : jobs_max_(jobs_max), thread_(start_thread([this] { run(); })) {}
+WorkThread::WorkThread(size_t jobs_max) : jobs_max_(jobs_max), thread_([this] { run(); }) {}
 
 WorkThread::~WorkThread() { stop(); }
 
