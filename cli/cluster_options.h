@@ -4,7 +4,6 @@
 // read (backends/remote/token.h says where it is looked for).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -12,6 +11,10 @@
 #include "backends/remote/channel.h"
 #include "coordinator/client.h"
 #include "runtime/base/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace strata::cli {
 

@@ -6,11 +6,15 @@
 // with `context.check` what can be said of the options by themselves; main runs both after parsing.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 
 #include "runtime/base/status.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace strata::cli {
 

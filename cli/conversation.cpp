@@ -6,7 +6,7 @@
 
 namespace strata::cli {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 Conversation::Conversation(const ConversationOptions& options, Session& session, Terminal& terminal)
     : options_(options), session_(session), terminal_(terminal) {
@@ -14,7 +14,7 @@ Conversation::Conversation(const ConversationOptions& options, Session& session,
 }
 
 void Conversation::reset() {
-  messages_ = Json::array();
+  messages_ = OrderedJson::array();
   awaited_.clear();
   if (!options_.system.empty()) {
     messages_.push_back({{"role", "system"}, {"content", options_.system}});
@@ -60,7 +60,7 @@ Status Conversation::go_on(const std::stop_token& stop, Answer& answer) {
     return status;
   }
   if (!status.ok()) answer.calls.clear();  // broken off: nobody waits for their results
-  Json message = answer.message();
+  OrderedJson message = answer.message();
   message.erase("reasoning_content");  // models are trained on chats without what they thought
   messages_.push_back(std::move(message));
   awaited_.assign(answer.calls.begin(), answer.calls.end());

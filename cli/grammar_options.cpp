@@ -1,5 +1,7 @@
 #include "cli/grammar_options.h"
 
+#include <CLI/CLI.hpp>
+
 #include "cli/text_file.h"
 #include "runtime/grammar/grammar.h"
 

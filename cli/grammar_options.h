@@ -2,11 +2,15 @@
 // expression.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "runtime/base/status.h"
 #include "runtime/sampling/grammar_spec.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace strata::cli {
 

@@ -3,7 +3,6 @@
 // Threads: the main thread, while the command line is read.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,6 +14,10 @@
 #include "runtime/gguf/gguf_file.h"
 #include "runtime/model/hparams.h"
 #include "runtime/model/layer_range.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace strata::cli {
 

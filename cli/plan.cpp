@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -51,23 +52,23 @@ Result<PlannerNode> parse_node(const std::string& text) {
   return node;
 }
 
-Result<PlannerNode> node_from_json(const Json& json, size_t index, const std::string& path) {
+Result<PlannerNode> node_from_json(const Json& document, size_t index, const std::string& path) {
   const auto error = [&](const std::string& what) {
     return invalid_argument(fmt::format("{}: node {} {}", path, index, what),
                             R"(write {"name": "a", "memory": "8GiB", "read_gb_per_s": 20})");
   };
-  if (!json.is_object()) return error("is no object");
+  if (!document.is_object()) return error("is no object");
   const auto number = [&](const char* key) {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+    const auto found = document.find(key);
+    return found != document.end() && found->is_number() ? found->get<double>() : 0.0;
   };
   PlannerNode node;
   node.device = "described";
-  const auto name = json.find("name");
-  if (name == json.end() || !name->is_string()) return error("has no name");
+  const auto name = document.find("name");
+  if (name == document.end() || !name->is_string()) return error("has no name");
   node.name = name->get<std::string>();
-  const auto memory = json.find("memory");
-  if (memory == json.end()) return error("has no memory");
+  const auto memory = document.find("memory");
+  if (memory == document.end()) return error("has no memory");
   if (memory->is_number_unsigned()) {
     node.memory_bytes = memory->get<uint64_t>();
   } else if (memory->is_string()) {
@@ -79,7 +80,7 @@ Result<PlannerNode> node_from_json(const Json& json, size_t index, const std::st
   node.int8_ops_per_s = number("int8_gops") * 1e9;
   node.hop_us = number("hop_us");
   for (const char* key : {"read_gb_per_s", "int8_gops", "hop_us"}) {
-    if (json.contains(key) && !(json[key].is_number() && json[key].get<double>() > 0)) {
+    if (document.contains(key) && !(document[key].is_number() && document[key].get<double>() > 0)) {
       return error(fmt::format("has a {} that is no number above 0", key));
     }
   }
@@ -87,10 +88,10 @@ Result<PlannerNode> node_from_json(const Json& json, size_t index, const std::st
 }
 
 Result<std::vector<PlannerNode>> nodes_from_file(const std::string& path) {
-  const Json json = Json::parse(TRY(read_text_file(path)), nullptr, false);
-  if (!json.is_array()) return invalid_argument(path + ": not a JSON list of nodes");
+  const Json document = Json::parse(TRY(read_text_file(path)), nullptr, false);
+  if (!document.is_array()) return invalid_argument(path + ": not a JSON list of nodes");
   std::vector<PlannerNode> nodes;
-  for (const Json& node : json) nodes.push_back(TRY(node_from_json(node, nodes.size(), path)));
+  for (const Json& node : document) nodes.push_back(TRY(node_from_json(node, nodes.size(), path)));
   return nodes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -80,28 +81,28 @@ Json node_json(const remote::NodeStatus& node) {
                        {"int8_ops_per_s", device.speed.int8_ops_per_s},
                        {"f32_ops_per_s", device.speed.f32_ops_per_s}});
   }
-  Json json = {{"name", node.name},
-               {"address", node.address},
-               {"state", node.state},
-               {"devices", devices},
-               {"memory_limit_bytes", node.memory_limit_bytes},
-               {"used_bytes", node.used_bytes},
-               {"steps_done", node.steps_done},
-               {"process_id", node.process_id},
-               {"last_heartbeat_ms", node.last_heartbeat_ms},
-               {"stage", nullptr}};
+  Json object = {{"name", node.name},
+                 {"address", node.address},
+                 {"state", node.state},
+                 {"devices", devices},
+                 {"memory_limit_bytes", node.memory_limit_bytes},
+                 {"used_bytes", node.used_bytes},
+                 {"steps_done", node.steps_done},
+                 {"process_id", node.process_id},
+                 {"last_heartbeat_ms", node.last_heartbeat_ms},
+                 {"stage", nullptr}};
   if (node.range) {
-    json["stage"] = {{"index", node.stage_index},
-                     {"layer_begin", node.range->begin},
-                     {"layer_end", node.range->end},
-                     {"has_embedding", node.range->has_embedding},
-                     {"has_head", node.range->has_head},
-                     {"weights_bytes", node.memory.weights_bytes},
-                     {"kv_bytes", node.memory.cache_bytes},
-                     {"compute_bytes", node.memory.compute_bytes},
-                     {"received_bytes", node.memory.received_bytes}};
+    object["stage"] = {{"index", node.stage_index},
+                       {"layer_begin", node.range->begin},
+                       {"layer_end", node.range->end},
+                       {"has_embedding", node.range->has_embedding},
+                       {"has_head", node.range->has_head},
+                       {"weights_bytes", node.memory.weights_bytes},
+                       {"kv_bytes", node.memory.cache_bytes},
+                       {"compute_bytes", node.memory.compute_bytes},
+                       {"received_bytes", node.memory.received_bytes}};
   }
-  return json;
+  return object;
 }
 
 std::string to_json(const remote::ClusterStatus& status) {

@@ -1,10 +1,13 @@
 // Options that say how an answer is sampled; those not given are the model's or the project's.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "backends/remote/client_records.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace strata::cli {
 

@@ -4,7 +4,6 @@
 // Threads: the main thread.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +13,10 @@
 #include "cli/model_options.h"
 #include "cli/terminal.h"
 #include "coordinator/coordinator.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace strata::cli {
 

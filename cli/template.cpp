@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <iomanip>
 #include <iterator>
@@ -18,7 +19,7 @@
 namespace strata::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct TemplateOptions {
   std::string model;
@@ -58,7 +59,7 @@ Result<std::tm> parse_time(const std::string& text) {
 // A file with the messages alone, or an object with messages, tools and the like, as OpenAI's API
 // takes it.
 void take_request(const std::string& text, ChatInput& input) {
-  const Json request = Json::parse(text, nullptr, false);
+  const OrderedJson request = OrderedJson::parse(text, nullptr, false);
   if (!request.is_object() || !request.contains("messages")) {
     input.messages = text;
     return;
@@ -102,9 +103,9 @@ Result<Opened> open(const TemplateOptions& options) {
 }
 
 std::string to_json(const Opened& opened, const jinja::MarkedText& text) {
-  Json object = {{"text", text.bytes}, {"template", opened.chat->name()}};
+  OrderedJson object = {{"text", text.bytes}, {"template", opened.chat->name()}};
   if (!opened.chat->warning().empty()) object["warning"] = opened.chat->warning();
-  Json spans = Json::array();
+  OrderedJson spans = OrderedJson::array();
   for (const jinja::ByteRange& range : text.foreign) {
     spans.push_back({{"begin", range.begin}, {"end", range.end}});
   }

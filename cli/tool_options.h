@@ -1,11 +1,14 @@
 // Tools from the command line, and what a person wants to see of an answer's parts.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "backends/remote/client_records.h"
 #include "runtime/base/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace strata::cli {
 

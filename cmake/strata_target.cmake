@@ -21,12 +21,14 @@ if(STRATA_SANITIZE)
 endif()
 
 include(precompiled_headers)
+include(joined_sources)
 
 # strata_library(NAME SRCS a.cpp b.cpp DEPS strata::x lib [PRECOMPILED base|json|test]): target
 # strata_NAME with alias strata::NAME.
 # Sources are listed one by one: a file that nobody lists is a file that nobody builds.
 function(strata_library name)
   cmake_parse_arguments(arg "" "PRECOMPILED" "SRCS;DEPS" ${ARGN})
+  strata_join_sources(arg_SRCS strata_${name} ${arg_SRCS})
   add_library(strata_${name} STATIC ${arg_SRCS})
   add_library(strata::${name} ALIAS strata_${name})
   target_link_libraries(strata_${name} PUBLIC strata_settings ${arg_DEPS})
@@ -37,8 +39,13 @@ function(strata_library name)
 endfunction()
 
 function(strata_binary name)
-  cmake_parse_arguments(arg "" "OUTPUT" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "OUTPUT;PRECOMPILED" "SRCS;DEPS" ${ARGN})
+  strata_join_sources(arg_SRCS ${name} ${arg_SRCS})
   add_executable(${name} ${arg_SRCS})
+  if(NOT arg_PRECOMPILED)
+    set(arg_PRECOMPILED base)
+  endif()
+  strata_use_precompiled(${name} ${arg_PRECOMPILED})
   target_link_libraries(${name} PRIVATE strata_settings ${arg_DEPS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   if(arg_OUTPUT)
@@ -55,8 +62,7 @@ endfunction()
 # one GoogleTest binary, one ctest test. STRATA_TEST_DATA names tests/data for the test.
 function(strata_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SRCS;DEPS;LABELS;ENV" ${ARGN})
-  strata_binary(${name} SRCS ${arg_SRCS} DEPS ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
-  strata_use_precompiled(${name} test)
+  strata_binary(${name} PRECOMPILED test SRCS ${arg_SRCS} DEPS ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
   strata_compile_quickly(${name})
   target_compile_definitions(
     ${name} PRIVATE STRATA_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"

@@ -10,10 +10,6 @@ namespace {
 
 constexpr int kNone = -1;
 
-const Tensor* storage_of(const Tensor* tensor) {
-  return tensor->view_source != nullptr ? tensor->view_source : tensor;
-}
-
 class Assigner {
  public:
   Assigner(const Graph& graph, std::span<const Device* const> devices,

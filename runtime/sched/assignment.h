@@ -35,6 +35,11 @@ struct Assignment {
   std::vector<int> inputs;
 };
 
+// The tensor whose memory it lies in: itself, or what it is a view of.
+inline const Tensor* storage_of(const Tensor* tensor) {
+  return tensor->view_source != nullptr ? tensor->view_source : tensor;
+}
+
 // `devices` by falling priority; the last one is the fallback. Requires: at least one.
 // Errors: UNIMPLEMENTED for a node that no device (or not the pinned one) can run.
 Result<Assignment> assign_backends(const Graph& graph, std::span<const Device* const> devices,

@@ -14,10 +14,6 @@ namespace {
 
 constexpr int kElsewhere = -1;
 
-const Tensor* storage_of(const Tensor* tensor) {
-  return tensor->view_source != nullptr ? tensor->view_source : tensor;
-}
-
 class Splitter {
  public:
   Splitter(const Graph& graph, const Assignment& assignment, std::span<const Device* const> devices,

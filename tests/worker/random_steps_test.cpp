@@ -16,7 +16,7 @@
 namespace strata::worker::test {
 namespace {
 
-constexpr uint64_t kEpoch = 9;
+constexpr uint64_t kRandomEpoch = 9;
 constexpr uint32_t kSlots = 4;
 
 class RandomPlans {
@@ -79,7 +79,7 @@ class RandomSteps : public testing::Test {
   std::unique_ptr<LocalPipeline> pipeline(Results& sink) {
     LocalPipelineOptions options;
     options.ranges = *split_layers(3, std::vector<int32_t>{1, 1, 1});
-    options.epoch = kEpoch;
+    options.epoch = kRandomEpoch;
     options.slots_max = kSlots;
     options.queue_max = 1000;
     options.stage.kv.type = DType::f32;
@@ -125,7 +125,7 @@ class RandomSteps : public testing::Test {
 
 TEST_F(RandomSteps, AreAllAnsweredAndLeaveNoTrace) {
   Results fresh;
-  Steps fresh_steps(kEpoch);
+  Steps fresh_steps(kRandomEpoch);
   const auto expected = fixed_tokens(*pipeline(fresh), fresh_steps, fresh);
   ASSERT_EQ(expected.size(), 4U);
   const int base = testing::UnitTest::GetInstance()->random_seed();
@@ -134,7 +134,7 @@ TEST_F(RandomSteps, AreAllAnsweredAndLeaveNoTrace) {
     RandomPlans plans(static_cast<uint64_t>(base) * 1000 + static_cast<uint64_t>(round));
     Results results;
     const auto target = pipeline(results);
-    Steps steps(kEpoch);
+    Steps steps(kRandomEpoch);
     for (int i = 0; i < 200; ++i) target->submit({plans.next(steps), {}});
     ASSERT_EQ(fixed_tokens(*target, steps, results), expected);
     std::vector<int> answers(201, 0);

@@ -7,7 +7,7 @@
 namespace strata::worker {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 StepFrame step_of(uint64_t epoch) {
   StepFrame frame;

@@ -214,7 +214,7 @@ Result<Value> items_filter(Runtime& runtime, const Value& input, CallArguments& 
                    });
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kLazyFilters[] = {
     {"batch", batch_filter},
     {"items", items_filter},
     {"map", map_filter},
@@ -228,6 +228,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> lazy_filters() { return kFilters; }
+std::span<const FilterEntry> lazy_filters() { return kLazyFilters; }
 
 }  // namespace strata::jinja

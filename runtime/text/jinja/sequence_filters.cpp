@@ -204,7 +204,7 @@ Result<Value> groupby_filter(Runtime& runtime, const Value& input, CallArguments
   return Value(runtime.list(std::move(groups)));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kSequenceFilters[] = {
     {"count", length_filter},    {"dictsort", dictsort_filter}, {"first", first_filter},
     {"groupby", groupby_filter}, {"last", last_filter},         {"length", length_filter},
     {"list", list_filter},       {"max", extreme_filter<true>}, {"min", extreme_filter<false>},
@@ -213,6 +213,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> sequence_filters() { return kFilters; }
+std::span<const FilterEntry> sequence_filters() { return kSequenceFilters; }
 
 }  // namespace strata::jinja

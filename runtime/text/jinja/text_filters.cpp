@@ -271,7 +271,7 @@ Result<Value> tojson_filter(Runtime& runtime, const Value& input, CallArguments&
   return runtime.text(std::move(out));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kTextFilters[] = {
     {"capitalize", capitalize_filter},
     {"center", center_filter},
     {"e", escape_filter},
@@ -295,6 +295,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> text_filters() { return kFilters; }
+std::span<const FilterEntry> text_filters() { return kTextFilters; }
 
 }  // namespace strata::jinja

@@ -189,7 +189,7 @@ Result<Value> filesizeformat_filter(Runtime& runtime, const Value& input,
   return runtime.text(fmt::format("{:.1f} {}{}", base * bytes / unit, prefix, binary ? "iB" : "B"));
 }
 
-constexpr FilterEntry kFilters[] = {
+constexpr FilterEntry kValueFilters[] = {
     {"abs", abs_filter},         {"attr", attr_filter},   {"d", default_filter},
     {"default", default_filter}, {"float", float_filter}, {"filesizeformat", filesizeformat_filter},
     {"int", int_filter},         {"round", round_filter},
@@ -197,6 +197,6 @@ constexpr FilterEntry kFilters[] = {
 
 }  // namespace
 
-std::span<const FilterEntry> value_filters() { return kFilters; }
+std::span<const FilterEntry> value_filters() { return kValueFilters; }
 
 }  // namespace strata::jinja

@@ -16,8 +16,8 @@
 namespace strata {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 Result<Hparams> read(const test::GgufWriter& writer) {
   const test::TempDir folder;

@@ -15,14 +15,14 @@
 namespace strata {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 std::string model_path(const char* name) {
   return std::string(STRATA_TEST_DATA) + "/models/" + name + ".gguf";
 }
 
-class StageModelTest : public testing::Test {
+class StageModelTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(register_all(devices_, {}).ok());

@@ -18,10 +18,10 @@
 namespace strata {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
-class WeightsTest : public testing::Test {
+class WeightsTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(register_all(devices_, {}).ok()); }
 

@@ -18,11 +18,11 @@ using testing::SimulatedSet;
 using Ints = std::vector<int>;
 
 const Dims kVector = {4, 1, 1, 1};
-const Dims kMatrix = {4, 4, 1, 1};
+const Dims kWeight = {4, 4, 1, 1};
 
 TEST(Assignment, FollowsTheWeightsAndFillsBetweenThem) {
   SimulatedSet set(plain_devices(3));
-  Tensor w0 = make_weight("w0", kMatrix), w2 = make_weight("w2", kMatrix);
+  Tensor w0 = make_weight("w0", kWeight), w2 = make_weight("w2", kWeight);
   set.place(w0, 0);
   set.place(w2, 2);
   Graph graph;
@@ -41,7 +41,7 @@ TEST(Assignment, FollowsTheWeightsAndFillsBetweenThem) {
 TEST(Assignment, KeepsWritesWhereTheCacheIs) {
   SimulatedSet set(plain_devices(2));
   Tensor k_cache = make_weight("k", {64, 2, 1, 1}), v_cache = make_weight("v", {64, 2, 1, 1});
-  Tensor w0 = make_weight("w0", kMatrix);
+  Tensor w0 = make_weight("w0", kWeight);
   set.place_cache(k_cache, 1);
   set.place_cache(v_cache, 1);
   set.place(w0, 0);
@@ -60,7 +60,7 @@ TEST(Assignment, LeavesWhatADeviceRefusesToTheNextThatReadsMost) {
   SimulatedDeviceOptions refusing;
   refusing.refused = {Op::soft_cap};
   SimulatedSet set({refusing, refusing, {}});
-  Tensor w0 = make_weight("w0", kMatrix);
+  Tensor w0 = make_weight("w0", kWeight);
   set.place(w0, 0);
   Graph graph;
   Tensor* x = graph.new_input("x", DType::f32, kVector);
@@ -76,7 +76,7 @@ TEST(Assignment, CopiesHostWeightsToADeviceThatWantsTheNode) {
   wanting.wanted = {Op::mul_mat};
   host.host_memory = true;
   SimulatedSet set({wanting, host});
-  Tensor w = make_weight("w", kMatrix), norm = make_weight("norm", kVector);
+  Tensor w = make_weight("w", kWeight), norm = make_weight("norm", kVector);
   set.place(w, 1);
   set.place(norm, 1);
   Graph graph;
@@ -89,7 +89,7 @@ TEST(Assignment, PinsWinOverWeights) {
   SimulatedDeviceOptions refusing;
   refusing.refused = {Op::scale};
   SimulatedSet set({refusing, {}});
-  Tensor w = make_weight("w", kMatrix);
+  Tensor w = make_weight("w", kWeight);
   set.place(w, 0);
   Graph graph;
   Tensor* x = graph.new_input("x", DType::f32, kVector);

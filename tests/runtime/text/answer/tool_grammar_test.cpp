@@ -30,7 +30,7 @@ constexpr const char* kTools = R"([
   {"type": "function", "function": {"name": "stop", "parameters": {"type": "object",
     "properties": {}, "additionalProperties": false}}}])";
 
-std::vector<std::pair<std::string, ToolFormat>> families() {
+std::vector<std::pair<std::string, ToolFormat>> formats() {
   std::vector<std::pair<std::string, ToolFormat>> all;
   for (const auto& entry :
        std::filesystem::directory_iterator(STRATA_TEST_DATA "/templates/chat")) {
@@ -107,7 +107,7 @@ void expect_valid(const std::vector<Tool>& tools, const test::ParsedAnswer& answ
 
 TEST(ToolGrammar, RequiredAnswersAreCallsInEveryFamily) {
   const std::vector<Tool> tools = parse_tools(kTools).value();
-  for (const auto& [family, format] : families()) {
+  for (const auto& [family, format] : formats()) {
     for (const bool one : {false, true}) {
       ToolChoice choice{.kind = one ? ToolChoice::Kind::one : ToolChoice::Kind::required,
                         .name = one ? "get_weather" : ""};
@@ -135,7 +135,7 @@ TEST(ToolGrammar, RequiredAnswersAreCallsInEveryFamily) {
 TEST(ToolGrammar, CallsWithinWordsAreHeldToTheirSchemas) {
   const std::vector<Tool> tools = parse_tools(kTools).value();
   size_t calls = 0;
-  for (const auto& [family, format] : families()) {
+  for (const auto& [family, format] : formats()) {
     const std::string grammar = tool_grammar(format, tools, {}, false);
     for (uint32_t seed = 0; seed < 12; ++seed) {
       const std::string text = walk(format, grammar, seed);
@@ -149,7 +149,7 @@ TEST(ToolGrammar, CallsWithinWordsAreHeldToTheirSchemas) {
 
 TEST(ToolGrammar, WordsAreFree) {
   const std::vector<Tool> tools = parse_tools(kTools).value();
-  for (const auto& [family, format] : families()) {
+  for (const auto& [family, format] : formats()) {
     grammar::Matcher matcher(
         grammar::compile_grammar(
             {.kind = GrammarSpec::Kind::composed, .text = tool_grammar(format, tools, {}, false)},
