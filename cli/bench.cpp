@@ -8,7 +8,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "backends/cpu/isa.h"
 #include "cli/bench_run.h"
@@ -129,17 +128,18 @@ TrafficMark mark_traffic(const coordinator::EngineLoop& engine) {
 }
 
 // Between two marks, less what flows without a token (heartbeats), which takes a second to see.
+// None if a connection closed meanwhile, which takes its count along.
 Result<std::optional<double>> bytes_per_token(const TrafficMark& begin, const TrafficMark& end,
                                               const std::stop_token& stop) {
   const TimePoint idle_begin = SystemClock().now();
   const uint64_t idle_bytes = own_tcp_bytes();
-  while (seconds_since(idle_begin) < 1) {
-    if (stop.stop_requested()) return cancelled("interrupted");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (wait_for_stop(stop, std::chrono::seconds(1))) return cancelled("interrupted");
+  const uint64_t idle_end_bytes = own_tcp_bytes();
+  if (end.tokens == begin.tokens || end.bytes < begin.bytes || idle_end_bytes < idle_bytes) {
+    return std::optional<double>();
   }
   const double idle_bytes_per_s =
-      static_cast<double>(own_tcp_bytes() - idle_bytes) / seconds_since(idle_begin);
-  if (end.tokens == begin.tokens) return std::optional<double>();
+      static_cast<double>(idle_end_bytes - idle_bytes) / seconds_since(idle_begin);
   const double seconds = std::chrono::duration<double>(end.time - begin.time).count();
   const double bytes = static_cast<double>(end.bytes - begin.bytes) - idle_bytes_per_s * seconds;
   return std::optional(bytes / static_cast<double>(end.tokens - begin.tokens));

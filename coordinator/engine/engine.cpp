@@ -220,7 +220,9 @@ void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records,
     if (sequence == nullptr) continue;
     --sequence->rows_in_flight;
     if ((row.flags & StepRow::sample) != 0) --sequence->samples_in_flight;
-    if (sequence->request.want_progress && row.end < sequence->prompt_size()) {
+    if (sequence->request.want_progress && row.end < sequence->prompt_size() &&
+        row.end > sequence->progress_reported) {
+      sequence->progress_reported = row.end;
       actions.events.push_back(
           {sequence->request_id, sequence->listener, RequestProgress{.computed = row.end}});
     }

@@ -44,7 +44,8 @@ struct RequestLogits {
   std::vector<float> logits = {};
 };
 
-// The prompt's positions [0, computed) are; the first token tells of the end.
+// The prompt's positions [0, computed) are computed. Rises from event to event, also if the
+// sequence is pushed out and begins anew; the first token tells of the end.
 struct RequestProgress {
   uint32_t computed = 0;
 };

@@ -36,6 +36,7 @@ struct Sequence {
   uint32_t max_new_tokens = 0;     // as the context allows
   uint32_t last_position_end = 0;  // positions that are ever fed: all but the last token
   uint32_t logits_reported = 0;    // prompt positions whose logits the client has
+  uint32_t progress_reported = 0;  // prompt positions that the client knows to be computed
 
   // While in the queue, after the tail was not ready: when to try again, and how often it was not.
   std::optional<TimePoint> ready_at;

@@ -172,14 +172,24 @@ TEST_P(EngineStages, EightSequencesOfAllLengthsEndRight) {
 
 TEST_P(EngineStages, TooFewBlocksPushOutTheYoungestAndLoseNothing) {
   // Room for one and a half of the sequences; more requests than slots.
-  Simulation simulation(shape_of(GetParam(), 14));
+  PipelineShape shape = shape_of(GetParam(), 14);
+  shape.prefill_chunk = 16;
+  Simulation simulation(shape);
   std::vector<Request> requests;
   for (uint32_t i = 0; i < 12; ++i) {
     requests.push_back(request_of(i + 100, 5 + (i * 37) % 90, 60 + i));
+    requests.back().want_progress = true;
     simulation.submit(requests.back());
   }
   simulation.run();
-  for (uint32_t i = 0; i < 12; ++i) expect_complete(simulation.outcomes[i + 1], requests[i]);
+  for (uint32_t i = 0; i < 12; ++i) {
+    Outcome& outcome = simulation.outcomes[i + 1];
+    expect_complete(outcome, requests[i]);
+    // Who begins anew is not told so.
+    EXPECT_TRUE(
+        std::is_sorted(outcome.progress.begin(), outcome.progress.end(), std::less_equal<>()))
+        << i;
+  }
   EXPECT_GT(simulation.engine.counters().pushed_out, 0U);
 }
 
