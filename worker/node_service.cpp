@@ -51,7 +51,10 @@ class Link final : public CoordinatorLink {
     const std::stop_callback on_stop(options_.stop, [this] { context_.TryCancel(); });
     remote::add_credentials(context_, options_.token, options_.name);
     stream_ = stub_->Join(&context_);
-    waiting_.push_back(remote::to_proto(FromWorker(std::move(first_words))));
+    {
+      const MutexLock lock(mutex_);
+      waiting_.push_back(remote::to_proto(FromWorker(std::move(first_words))));
+    }
     welcome_deadline_ = clock_.now() + options_.connect_timeout;
     TRY(start_thread(control_, [this] { run_control(); }));
     v1::ToWorker message;
