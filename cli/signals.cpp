@@ -35,7 +35,7 @@ struct Signals::Impl {
   void take(int number);
   [[noreturn]] void stop_now() const;
 
-  const SystemClock clock;
+  const SystemClock clock{};
   bool is_json = false;
 
   Mutex mutex;

@@ -86,6 +86,7 @@ Result<std::unique_ptr<Client>> Client::connect(const remote::Address& address,
                                                 const std::string& token,
                                                 std::chrono::milliseconds timeout,
                                                 std::stop_token stop) {
+  TRY(remote::check_rpc_threads());
   std::shared_ptr<grpc::Channel> channel = remote::open_channel(address);
   const Status connected =
       remote::wait_connected(*channel, address, "the coordinator", timeout, stop);

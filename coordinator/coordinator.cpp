@@ -15,6 +15,7 @@
 #include "coordinator/state_folder.h"
 #include "runtime/base/base_name.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_start.h"
 #include "runtime/base/work_thread.h"
 
 namespace strata::coordinator {
@@ -372,7 +373,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(CoordinatorOptions optio
   self.engine.on_pipeline_failure([&self](uint64_t epoch, const Status& why) {
     self.post(PipelineFailureEvent{epoch, why, true});
   });
-  self.control = std::thread([&self] { self.run_control(); });
+  TRY(start_thread(self.control, [&self] { self.run_control(); }));
   std::unique_ptr<Coordinator> coordinator(new Coordinator(std::move(impl)));
   std::vector<grpc::Service*> services = {&self.service->service()};
   if (!self.options.tensor_digests.empty()) {

@@ -10,6 +10,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_start.h"
 #include "worker/stage_runner.h"
 #include "worker/token_feedback.h"
 
@@ -142,8 +143,12 @@ Status LocalStage::connect(Wiring wiring) {
     const MutexLock lock(impl_->mutex);
     impl_->runs = true;
   }
-  impl_->thread = std::thread([impl = impl_.get()] { impl->loop(); });
-  return ok_status();
+  Status started = start_thread(impl_->thread, [impl = impl_.get()] { impl->loop(); });
+  if (!started.ok()) {
+    const MutexLock lock(impl_->mutex);
+    impl_->runs = false;
+  }
+  return started;
 }
 
 void LocalStage::submit(StepFrame frame) {

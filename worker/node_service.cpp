@@ -9,6 +9,7 @@
 #include "backends/remote/wire.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_start.h"
 #include "strata/v1/cluster.grpc.pb.h"
 
 namespace strata::worker {
@@ -50,9 +51,12 @@ class Link final : public CoordinatorLink {
     const std::stop_callback on_stop(options_.stop, [this] { context_.TryCancel(); });
     remote::add_credentials(context_, options_.token, options_.name);
     stream_ = stub_->Join(&context_);
-    waiting_.push_back(remote::to_proto(FromWorker(std::move(first_words))));
+    {
+      const MutexLock lock(mutex_);
+      waiting_.push_back(remote::to_proto(FromWorker(std::move(first_words))));
+    }
     welcome_deadline_ = clock_.now() + options_.connect_timeout;
-    control_ = std::thread([this]() noexcept { run_control(); });
+    TRY(start_thread(control_, [this] { run_control(); }));
     v1::ToWorker message;
     if (!stream_->Read(&message)) return finish();
     const remote::ToWorker first = TRY(remote::from_proto(message));
@@ -238,6 +242,7 @@ class Link final : public CoordinatorLink {
 
 Result<std::unique_ptr<CoordinatorLink>> CoordinatorLink::join(
     const LinkOptions& options, const std::function<remote::Hello()>& hello) {
+  TRY(remote::check_rpc_threads());
   auto link = std::make_unique<Link>(options);
   TRY(link->join(hello));
   return std::unique_ptr<CoordinatorLink>(std::move(link));

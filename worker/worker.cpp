@@ -77,6 +77,7 @@ class WorkerImpl final : public Worker {
                 device.description, options_.threads, human_bytes(options_.memory_limit_bytes),
                 human_bytes(static_cast<uint64_t>(device.speed.read_bytes_per_s)));
     }
+    TRY(remote::check_rpc_threads());
     StageHostOptions host;
     host.name = options_.name;
     host.threads = options_.threads;

@@ -89,7 +89,8 @@ class StreamAcceptor {
 
   // For RpcServer, in this order.
   virtual void register_with(grpc::ServerBuilder& builder) = 0;
-  virtual void start() = 0;
+  // Errors: RESOURCE_EXHAUSTED without a thread.
+  virtual Status start() = 0;
   // After the server's shutdown: waits until no handler call is running or to come. That takes
   // moments; if it takes 10 s, a handler call hangs, and the process ends with a line that says so.
   virtual void stop() = 0;

@@ -13,6 +13,7 @@
 #include "backends/remote/token.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata::remote {
 namespace {
@@ -35,6 +36,8 @@ constexpr int kHandshakeTimeoutMs = 10'000;
 // seen: beyond this, for all connections of a server, it ends streams.
 constexpr size_t kBufferedBytesMax = size_t{512} << 20;
 constexpr int kConcurrentCallsMax = 1024;
+// What gRPC starts for itself in a process with a server and a few channels, and a few of ours.
+constexpr int kLibraryThreads = 16;
 
 // gRPC and protobuf write lines of their own to standard error, some of them whenever a peer sends
 // nonsense; what matters of them reaches the user as a Status.
@@ -62,6 +65,8 @@ void set_common_options(const Set& set) {
 }
 
 }  // namespace
+
+Status check_rpc_threads() { return check_thread_room(kLibraryThreads); }
 
 std::shared_ptr<grpc::Channel> open_channel(const Address& address) {
   route_library_logs();
@@ -135,6 +140,7 @@ std::string caller_name(const grpc::ServerContextBase& context) {
 Result<std::unique_ptr<RpcServer>> RpcServer::start(const ServerOptions& options) {
   route_library_logs();
   TRY(check_exposure(options.listen, options.insecure_network));
+  TRY(check_rpc_threads());
   grpc::ServerBuilder builder;
   set_common_options([&](const char* key, int value) { builder.AddChannelArgument(key, value); });
   builder.SetMaxReceiveMessageSize(static_cast<int>(kMessageBytesMax));
@@ -162,14 +168,14 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const ServerOptions& options
   server->address_ = options.listen;
   server->address_.port = server->listener_->port();
   server->streams_ = options.streams;
-  if (options.streams != nullptr) options.streams->start();
-  server->listener_->start(
+  if (options.streams != nullptr) TRY(options.streams->start());
+  TRY(server->listener_->start(
       [&connections = *server->connections_](int listening, FileDescriptor connection) {
         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
         parameters.listener_fd = listening;
         parameters.fd = connection.release();
         connections.HandleNewConnection(&parameters);
-      });
+      }));
   return server;
 }
 

@@ -77,6 +77,10 @@ Status check_exposure(const Address& address, bool insecure_network);
 // another machine: nobody would reach it.
 Result<Address> advertised_address(const Address& listen, std::string_view grpc_peer);
 
+// gRPC waits for ever where the system gives it no thread: ask before the first channel or server.
+// Errors: RESOURCE_EXHAUSTED if this process cannot have the threads that they need.
+Status check_rpc_threads();
+
 // A channel of its own (not shared with others to the same address), connecting lazily.
 std::shared_ptr<grpc::Channel> open_channel(const Address& address);
 // Waits until the channel is connected. Errors: UNAVAILABLE "cannot reach <who> at <address>" at

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "runtime/base/log.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata::remote {
 namespace {
@@ -138,8 +139,8 @@ Status Listener::add(const addrinfo& found, const Address& address) {
 
 Listener::~Listener() { stop(); }
 
-void Listener::start(Take take) {
-  thread_ = std::thread([this, take = std::move(take)] { run(take); });
+Status Listener::start(Take take) {
+  return start_thread(thread_, [this, take = std::move(take)] { run(take); });
 }
 
 void Listener::stop() {

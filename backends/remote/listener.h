@@ -45,7 +45,8 @@ class Listener {
 
   // The port that the system chose, if the address had none.
   uint16_t port() const { return port_; }
-  void start(Take take);
+  // Errors: RESOURCE_EXHAUSTED without a thread.
+  Status start(Take take);
   // Closes the sockets; take is not called any more when this returns.
   void stop();
 

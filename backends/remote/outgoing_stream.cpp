@@ -14,6 +14,7 @@
 #include "backends/remote/stream_slices.h"
 #include "backends/remote/wire.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata::remote {
 namespace {
@@ -67,8 +68,9 @@ class Stream final : public OutgoingStream {
       return give_up();
     }
     call_->Read(&received_, tag(Event::read));
-    thread_ = std::thread([this]() noexcept { run(); });
-    return ok_status();
+    Status started = start_thread(thread_, [this] { run(); });
+    if (!started.ok()) context_.TryCancel();  // ends the read
+    return started;
   }
 
   Status send(Frame frame) override {

@@ -14,6 +14,7 @@
 #include "backends/remote/wire_fields.h"
 #include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_start.h"
 #include "strata/v1/stage.grpc.pb.h"
 
 namespace strata::remote {
@@ -213,10 +214,11 @@ class Acceptor final : public StreamAcceptor {
     shared_.events = builder.AddCompletionQueue();
   }
 
-  void start() override {
+  Status start() override {
+    TRY(start_thread(thread_, [this] { run(); }));  // first: calls end on it
     Call::wait_for(shared_, StreamMethod::steps);
     Call::wait_for(shared_, StreamMethod::results);
-    thread_ = std::thread([this]() noexcept { run(); });
+    return ok_status();
   }
 
   void stop() override {

@@ -19,6 +19,8 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;  // clang 14 does not find it itself
 
 void put(const Hello& hello, v1::Hello& out) {
   out.set_name(hello.name);

@@ -17,10 +17,7 @@ namespace {
 class Beginnings {
  public:
   explicit Beginnings(const Pda& pda)
-      : pda_(pda),
-        first_calls_(pda.rules.size()),
-        nullable_(pda.rules.size()),
-        waiting_(pda.rules.size()) {
+      : first_calls_(pda.rules.size()), nullable_(pda.rules.size()), waiting_(pda.rules.size()) {
     for (RuleId rule = 0; rule < pda.rules.size(); ++rule) reach(rule, pda.rules[rule]);
     while (!work_.empty()) {
       const auto [rule, id] = work_.back();
@@ -56,7 +53,6 @@ class Beginnings {
     waiting_[rule].clear();
   }
 
-  const Pda& pda_;
   std::vector<std::vector<RuleId>> first_calls_;
   std::vector<bool> nullable_;
   std::vector<std::vector<Place>> waiting_;  // by the rule that would have to be empty

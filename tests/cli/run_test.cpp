@@ -75,6 +75,27 @@ TEST(Run, EndsWithASentenceWhereAddressSpaceIsShort) {
   }
   EXPECT_GT(failed, 0);
 }
+
+// gRPC waits for ever where the system gives it no thread.
+TEST(Nodes, EndWithASentenceWhereThreadsAreFew) {
+  const std::string nodes[] = {fmt::format("coordinator -m {} --listen 127.0.0.1:0", chat_model()),
+                               "worker --join 127.0.0.1:1 --listen 127.0.0.1:0"};
+  int refused = 0;
+  for (const std::string& node : nodes) {
+    for (const int megabytes : {240, 300, 360, 480}) {
+      // One that finds enough ends by the first signal.
+      const std::string command = fmt::format("ulimit -v {}; exec timeout -k 10 5 {}/strata {}",
+                                              megabytes * 1024, STRATA_BINARY_DIR, node);
+      const CommandResult result = test::run_command(
+          {"/bin/sh", "-c", command}, {.environment = {"STRATA_TOKEN=run-test-token-12345"}});
+      if (result.exit_code == 124 || result.exit_code == 127) continue;  // 127: the loader
+      EXPECT_EQ(result.exit_code, 1) << command << result.err;
+      EXPECT_THAT(result.err, HasSubstr("error: ")) << command;
+      if (result.err.find("more threads that it needs") != std::string::npos) ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
 #endif
 
 TEST(Run, TakesAnyPrompt) {

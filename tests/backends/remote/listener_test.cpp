@@ -73,7 +73,7 @@ TEST(Listener, TakesConnectionsAndGivesItsPortBack) {
   ASSERT_NE(port, 0);
   const auto second = Listener::bind({"127.0.0.1", port});
   EXPECT_EQ(second.status().code(), StatusCode::already_exists);
-  listener.value()->start(taken.take());
+  ASSERT_TRUE(listener.value()->start(taken.take()).ok());
   const FileDescriptor client = new_socket();
   ASSERT_TRUE(connect_to(client, port));
   EXPECT_TRUE(taken.wait_for(1));
@@ -85,7 +85,7 @@ TEST(Listener, OfANameHasOnePortForAllItsAddresses) {
   Taken taken;
   auto listener = Listener::bind({"localhost", 0});
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
-  listener.value()->start(taken.take());
+  ASSERT_TRUE(listener.value()->start(taken.take()).ok());
   const FileDescriptor client = new_socket();
   ASSERT_TRUE(connect_to(client, listener.value()->port()));
   EXPECT_TRUE(taken.wait_for(1));
@@ -95,7 +95,7 @@ TEST(Listener, OnAllAddressesOfIp6TakesIp4) {
   Taken taken;
   auto listener = Listener::bind({"::", 0});
   if (!listener.ok()) GTEST_SKIP() << "no IPv6 here: " << listener.status().to_string();
-  listener.value()->start(taken.take());
+  ASSERT_TRUE(listener.value()->start(taken.take()).ok());
   const FileDescriptor client = new_socket();
   ASSERT_TRUE(connect_to(client, listener.value()->port()));
   EXPECT_TRUE(taken.wait_for(1));
@@ -116,7 +116,7 @@ TEST(Listener, BeyondItsNumberConnectionsAreClosedUntilOthersEnd) {
   // Room for the listening socket, its event and about four connections.
   auto listener = Listener::bind({"127.0.0.1", 0}, clients.back().get() + 7);
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
-  listener.value()->start(taken.take());
+  ASSERT_TRUE(listener.value()->start(taken.take()).ok());
   for (const FileDescriptor& client : clients) {
     ASSERT_TRUE(connect_to(client, listener.value()->port()));
   }
@@ -135,7 +135,7 @@ TEST(Listener, GoesOnAfterTheProcessHadNoDescriptorLeft) {
   Taken taken;
   auto listener = Listener::bind({"127.0.0.1", 0});
   ASSERT_TRUE(listener.ok()) << listener.status().to_string();
-  listener.value()->start(taken.take());
+  ASSERT_TRUE(listener.value()->start(taken.take()).ok());
   std::vector<FileDescriptor> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(new_socket());
   // The lowest number that is free.

@@ -1,0 +1,23 @@
+// Starting threads where the system may refuse: its limits on a user's threads and on a process's
+// address space are ordinary outcomes, not bugs.
+//
+// Threads: any.
+#pragma once
+
+#include <functional>
+#include <thread>
+
+#include "runtime/base/status.h"
+
+namespace strata {
+
+// Puts a thread that runs `body` into `thread`, which must not have one. `body` must not throw.
+// Errors: RESOURCE_EXHAUSTED if the system gives none.
+Status start_thread(std::thread& thread, std::function<void()> body);
+
+// Whether this process can have `threads` more at once, by trying: for libraries that wait for ever
+// when they get none. Takes a moment.
+// Errors: RESOURCE_EXHAUSTED with the number that it can have.
+Status check_thread_room(int threads);
+
+}  // namespace strata
