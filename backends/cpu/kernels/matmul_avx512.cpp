@@ -1,5 +1,8 @@
 // The matrix kernels' avx512 path; flags in CMakeLists.txt.
 #include "backends/cpu/kernels/matmul_lanes_avx512.h"
+//
+#include "backends/cpu/kernels/quantise_lanes_avx.h"
+//
 #include "backends/cpu/kernels/matmul_table.h"
 
 namespace strata::cpu {

@@ -12,8 +12,6 @@
 #define STRATA_MATMUL_ISA matmul_avx2
 #endif
 
-#include "backends/cpu/kernels/quantise_lanes_avx.h"
-
 namespace strata::cpu::STRATA_MATMUL_ISA {
 namespace {
 
@@ -152,6 +150,21 @@ inline void dot(const I* quads, const int8_t* const* q, I* sums) {
 }
 
 #endif
+
+// --- for rounding activations (quantise_lanes_avx.h) ---
+
+inline F add(F a, F b) { return _mm256_add_ps(a, b); }
+inline F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+// a * b - c, rounded once.
+inline F fma_minus(F a, F b, F c) { return _mm256_fmsub_ps(a, b, c); }
+// Both floats of the pair, again and again.
+inline F set_pair(double pair) { return _mm256_castpd_ps(_mm256_set1_pd(pair)); }
+inline F swap_neighbours(F a) { return _mm256_permute_ps(a, 0xb1); }
+// x[0], x[0], x[1], x[1], ...
+inline F set_each_twice(const float* x) {
+  return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)),
+                                  _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
+}
 
 }  // namespace
 }  // namespace strata::cpu::STRATA_MATMUL_ISA

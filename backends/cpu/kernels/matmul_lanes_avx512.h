@@ -12,8 +12,6 @@
 #define STRATA_MATMUL_ISA matmul_avx512
 #endif
 
-#include "backends/cpu/kernels/quantise_lanes_avx.h"
-
 namespace strata::cpu::STRATA_MATMUL_ISA {
 namespace {
 
@@ -149,6 +147,21 @@ inline void dot(const I* quads, const int8_t* const* q, I* sums) {
 }
 
 #endif
+
+// --- for rounding activations (quantise_lanes_avx.h) ---
+
+inline F add(F a, F b) { return _mm512_add_ps(a, b); }
+inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+// a * b - c, rounded once.
+inline F fma_minus(F a, F b, F c) { return _mm512_fmsub_ps(a, b, c); }
+// Both floats of the pair, again and again.
+inline F set_pair(double pair) { return _mm512_castpd_ps(_mm512_set1_pd(pair)); }
+inline F swap_neighbours(F a) { return _mm512_permute_ps(a, 0xb1); }
+// x[0], x[0], x[1], x[1], ...
+inline F set_each_twice(const float* x) {
+  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                               _mm512_castps256_ps512(_mm256_loadu_ps(x)));
+}
 
 }  // namespace
 }  // namespace strata::cpu::STRATA_MATMUL_ISA

@@ -1,7 +1,6 @@
-// The vector steps of quantise_activations.h in AVX2, also for the AVX-512 paths, which differ in
-// how many candidates a register holds: a block of 32 is too short for wider registers to pay
-// elsewhere. Meaning and bits as in matmul_lanes_scalar.h. Included by matmul_lanes_avx2.h and
-// _avx512.h.
+// The vector steps of quantise_activations.h for the AVX paths. Candidates are tried in the lanes
+// of matmul_lanes_avx2.h or _avx512.h, which come first; the rest is AVX2 on both: a block of 32 is
+// too short for wider registers to pay. Meaning and bits as in matmul_lanes_scalar.h.
 #pragma once
 
 #include <immintrin.h>
@@ -30,43 +29,14 @@ inline int32_t largest_magnitude_bits(const float* x) {
 // Each candidate's sum of squared rounding errors, in two neighbouring lanes: in one of the even
 // elements, in the other of the odd ones. A step takes four elements, and each pair of them has
 // chains of its own.
-#ifdef __AVX512F__
-constexpr int kCandidatesPerRegister = 8;
-using Errors = __m512;
-inline Errors per_candidate(const float* x) {
-  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
-                               _mm512_castps256_ps512(_mm256_loadu_ps(x)));
+constexpr int kCandidatesPerRegister = kWidth / 2;
+
+inline F add_squares(double pair, F inverse, F sum) {
+  const F rounder = set(kRounder);
+  const F x = set_pair(pair);
+  const F dropped = fma_minus(x, inverse, sub(fma(x, inverse, rounder), rounder));
+  return fma(dropped, dropped, sum);
 }
-inline Errors no_errors() { return _mm512_setzero_ps(); }
-inline Errors add_errors(Errors a, Errors b) { return _mm512_add_ps(a, b); }
-inline Errors swap_neighbours(Errors a) { return _mm512_permute_ps(a, 0xb1); }
-inline Errors add_squares(double pair, Errors inverse, Errors sum) {
-  const __m512 rounder = _mm512_set1_ps(kRounder);
-  const __m512 x = _mm512_castpd_ps(_mm512_set1_pd(pair));
-  const __m512 rounded = _mm512_sub_ps(_mm512_fmadd_ps(x, inverse, rounder), rounder);
-  const __m512 dropped = _mm512_fmsub_ps(x, inverse, rounded);
-  return _mm512_fmadd_ps(dropped, dropped, sum);
-}
-inline void store_errors(float* to, Errors a) { _mm512_store_ps(to, a); }
-#else
-constexpr int kCandidatesPerRegister = 4;
-using Errors = __m256;
-inline Errors per_candidate(const float* x) {
-  return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(x)),
-                                  _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3));
-}
-inline Errors no_errors() { return _mm256_setzero_ps(); }
-inline Errors add_errors(Errors a, Errors b) { return _mm256_add_ps(a, b); }
-inline Errors swap_neighbours(Errors a) { return _mm256_permute_ps(a, 0xb1); }
-inline Errors add_squares(double pair, Errors inverse, Errors sum) {
-  const __m256 rounder = _mm256_set1_ps(kRounder);
-  const __m256 x = _mm256_castpd_ps(_mm256_set1_pd(pair));
-  const __m256 rounded = _mm256_sub_ps(_mm256_fmadd_ps(x, inverse, rounder), rounder);
-  const __m256 dropped = _mm256_fmsub_ps(x, inverse, rounded);
-  return _mm256_fmadd_ps(dropped, dropped, sum);
-}
-inline void store_errors(float* to, Errors a) { _mm256_store_ps(to, a); }
-#endif
 
 inline double pair_at(const float* x) {
   double pair;
@@ -83,16 +53,16 @@ inline float best_levels(const float* x, float amax) {
   _mm256_store_ps(inverses, _mm256_div_ps(levels, _mm256_set1_ps(amax)));
   alignas(64) float errors[16];
   for (int r = 0; r < kRegisters; ++r) {
-    const Errors inverse = per_candidate(inverses + r * kCandidatesPerRegister);
-    Errors first = no_errors();
-    Errors second = no_errors();
+    const F inverse = set_each_twice(inverses + r * kCandidatesPerRegister);
+    F first = zero();
+    F second = zero();
 #pragma GCC unroll 8
     for (int i = 0; i < 32; i += 4) {
       first = add_squares(pair_at(x + i), inverse, first);
       second = add_squares(pair_at(x + i + 2), inverse, second);
     }
-    const Errors both = add_errors(first, second);
-    store_errors(errors + r * 2 * kCandidatesPerRegister, add_errors(both, swap_neighbours(both)));
+    const F both = add(first, second);
+    store(errors + r * kWidth, add(both, swap_neighbours(both)), kWidth);
   }
   // Every second lane: one of each candidate.
   const __m256 sums = _mm256_permutevar8x32_ps(
