@@ -28,6 +28,7 @@
 #include "cli/worker.h"
 #include "runtime/base/guarded_mapping.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata::cli {
 namespace {
@@ -83,12 +84,7 @@ int run_chosen(const CommandContext& context) {
       return finish(status, context.json, exit_error);
     }
   } catch (const std::system_error& error) {
-    if (is_thread_refused(error)) {
-      return finish(
-          resource_exhausted("the system gives this process no more threads",
-                             "raise its limits: ulimit -u, ulimit -v, the cgroup's pids.max"),
-          context.json, exit_error);
-    }
+    if (is_thread_refused(error)) return finish(no_more_threads(), context.json, exit_error);
     return finish(internal_error(error.what()), context.json, exit_error);
   } catch (const std::exception& error) {
     // fmt and iostreams end here when standard output cannot be written.

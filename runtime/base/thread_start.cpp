@@ -20,11 +20,15 @@ constexpr size_t kThreadSpaceBytes = size_t{8 + 64} << 20;
 
 }  // namespace
 
+Status no_more_threads() {
+  return resource_exhausted("the system gives this process no more threads", kHint);
+}
+
 Status start_thread(std::thread& thread, std::function<void()> body) {
   try {
     thread = std::thread([body = std::move(body)]() noexcept { body(); });
   } catch (const std::system_error&) {
-    return resource_exhausted("the system gives this process no more threads", kHint);
+    return no_more_threads();
   }
   return ok_status();
 }

@@ -11,6 +11,9 @@
 
 namespace strata {
 
+// RESOURCE_EXHAUSTED: what is said wherever the system gives no thread.
+Status no_more_threads();
+
 // Puts a thread that runs `body` into `thread`, which must not have one. `body` must not throw.
 // Errors: RESOURCE_EXHAUSTED if the system gives none.
 Status start_thread(std::thread& thread, std::function<void()> body);
