@@ -61,7 +61,7 @@ benchmark::Counter rate_of(double each, const benchmark::State& state) {
 
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
-// Zeroed memory on 2 MiB pages where the system has them.
+// Memory on 2 MiB pages where the system has them.
 class HugeBuffer {
  public:
   explicit HugeBuffer(uint64_t size_bytes) : mapped_bytes_(size_bytes + kHugePage) {
@@ -85,7 +85,7 @@ class HugeBuffer {
   std::byte* data_ = nullptr;
 };
 
-// Reads whole lines of 64 bytes. Lines are fetched ahead as the matrix kernels do: the processor's
+// Reads whole lines of 64 bytes. Lines are fetched ahead, as in the matrix kernels: the processor's
 // own prefetching stops at each 4 KiB page.
 constexpr uint64_t kAheadBytes = 2048;
 
@@ -156,105 +156,111 @@ void read_memory(benchmark::State& state) {
 // Functions return the operations that they did; a multiply and an add are two.
 constexpr int64_t kRounds = 1'000'000;  // some milliseconds
 
-template <typename Vector, int kChains>
-double ops_of(const Vector (&)[kChains], int64_t per_step) {
-  return static_cast<double>(kRounds * kChains * per_step);
-}
+// Steps: the register type, how many chains run side by side, the operations that a step counts
+// for, what chains start from and their next link.
+struct Int8Avx512Vnni {
+  using Vector = __m512i;
+  static constexpr int kChains = 12;
+  static constexpr int64_t kOps = 128;
+  static constexpr bool kHasProduct = false;
+  __attribute__((target("avx512f,avx512bw,avx512vnni"))) static Vector start() {
+    return _mm512_set1_epi8(3);
+  }
+  __attribute__((target("avx512f,avx512bw,avx512vnni"))) static Vector next(Vector sum, Vector a) {
+    return _mm512_dpbusd_epi32(sum, a, a);
+  }
+};
+struct Int8Avx512 {
+  using Vector = __m512i;
+  static constexpr int kChains = 12;
+  static constexpr int64_t kOps = 128;
+  static constexpr bool kHasProduct = true;
+  __attribute__((target("avx512f,avx512bw"))) static Vector start() { return _mm512_set1_epi8(3); }
+  __attribute__((target("avx512f,avx512bw"))) static Vector next(Vector sum, Vector a) {
+    return _mm512_add_epi32(sum,
+                            _mm512_madd_epi16(_mm512_maddubs_epi16(a, a), _mm512_set1_epi16(1)));
+  }
+};
+struct F32Avx512 {
+  using Vector = __m512;
+  static constexpr int kChains = 12;
+  static constexpr int64_t kOps = 32;
+  static constexpr bool kHasProduct = false;
+  __attribute__((target("avx512f"))) static Vector start() { return _mm512_set1_ps(0.5f); }
+  __attribute__((target("avx512f"))) static Vector next(Vector sum, Vector a) {
+    return _mm512_fmadd_ps(a, a, sum);
+  }
+};
+struct Int8Avx2Vnni {
+  using Vector = __m256i;
+  static constexpr int kChains = 12;
+  static constexpr int64_t kOps = 64;
+  static constexpr bool kHasProduct = false;
+  __attribute__((target("avx2,avxvnni"))) static Vector start() { return _mm256_set1_epi8(3); }
+  __attribute__((target("avx2,avxvnni"))) static Vector next(Vector sum, Vector a) {
+    return _mm256_dpbusd_avx_epi32(sum, a, a);
+  }
+};
+struct Int8Avx2 {
+  using Vector = __m256i;
+  static constexpr int kChains = 8;
+  static constexpr int64_t kOps = 64;
+  static constexpr bool kHasProduct = true;
+  __attribute__((target("avx2"))) static Vector start() { return _mm256_set1_epi8(3); }
+  __attribute__((target("avx2"))) static Vector next(Vector sum, Vector a) {
+    return _mm256_add_epi32(sum,
+                            _mm256_madd_epi16(_mm256_maddubs_epi16(a, a), _mm256_set1_epi16(1)));
+  }
+};
+struct F32Avx2 {
+  using Vector = __m256;
+  static constexpr int kChains = 12;
+  static constexpr int64_t kOps = 16;
+  static constexpr bool kHasProduct = false;
+  __attribute__((target("avx2,fma"))) static Vector start() { return _mm256_set1_ps(0.5f); }
+  __attribute__((target("avx2,fma"))) static Vector next(Vector sum, Vector a) {
+    return _mm256_fmadd_ps(a, a, sum);
+  }
+};
 
-__attribute__((target("avx512f,avx512bw,avx512vnni"))) double int8_avx512_vnni() {
-  __m512i a = _mm512_set1_epi8(3);
-  __m512i sums[12];
+// The loop, once for each width: the attribute is the loop's own, and a step is inlined only where
+// all that it needs is there.
+template <typename Step>
+__attribute__((target("avx512f,avx512bw,avx512vnni"))) double run_avx512() {
+  typename Step::Vector a = Step::start();
+  typename Step::Vector sums[Step::kChains];
 #pragma GCC unroll 16
-  for (__m512i& sum : sums) sum = a;
+  for (auto& sum : sums) sum = a;
   for (int64_t i = 0; i < kRounds; ++i) {
     asm volatile("" : "+v"(a));
 #pragma GCC unroll 16
-    for (__m512i& sum : sums) sum = _mm512_dpbusd_epi32(sum, a, a);
-  }
-#pragma GCC unroll 16
-  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
-  return ops_of(sums, 128);
-}
-
-__attribute__((target("avx512f,avx512bw"))) double int8_avx512() {
-  __m512i a = _mm512_set1_epi8(3);
-  const __m512i ones = _mm512_set1_epi16(1);
-  __m512i sums[12];
-#pragma GCC unroll 16
-  for (__m512i& sum : sums) sum = a;
-  for (int64_t i = 0; i < kRounds; ++i) {
-#pragma GCC unroll 16
-    for (__m512i& sum : sums) {
-      asm volatile("" : "+v"(a));
-      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_maddubs_epi16(a, a), ones));
+    for (auto& sum : sums) {
+      if constexpr (Step::kHasProduct) asm volatile("" : "+v"(a));
+      sum = Step::next(sum, a);
     }
   }
 #pragma GCC unroll 16
-  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
-  return ops_of(sums, 128);
+  for (auto& sum : sums) asm volatile("" : "+v"(sum));
+  return static_cast<double>(kRounds * Step::kChains * Step::kOps);
 }
 
-__attribute__((target("avx2,avxvnni"))) double int8_avx2_vnni() {
-  __m256i a = _mm256_set1_epi8(3);
-  __m256i sums[12];
+template <typename Step>
+__attribute__((target("avx2,fma,avxvnni"))) double run_avx2() {
+  typename Step::Vector a = Step::start();
+  typename Step::Vector sums[Step::kChains];
 #pragma GCC unroll 16
-  for (__m256i& sum : sums) sum = a;
+  for (auto& sum : sums) sum = a;
   for (int64_t i = 0; i < kRounds; ++i) {
     asm volatile("" : "+x"(a));
 #pragma GCC unroll 16
-    for (__m256i& sum : sums) sum = _mm256_dpbusd_avx_epi32(sum, a, a);
-  }
-#pragma GCC unroll 16
-  for (__m256i& sum : sums) asm volatile("" : "+x"(sum));
-  return ops_of(sums, 64);
-}
-
-__attribute__((target("avx2"))) double int8_avx2() {
-  __m256i a = _mm256_set1_epi8(3);
-  const __m256i ones = _mm256_set1_epi16(1);
-  __m256i sums[8];
-#pragma GCC unroll 16
-  for (__m256i& sum : sums) sum = a;
-  for (int64_t i = 0; i < kRounds; ++i) {
-#pragma GCC unroll 16
-    for (__m256i& sum : sums) {
-      asm volatile("" : "+x"(a));
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(a, a), ones));
+    for (auto& sum : sums) {
+      if constexpr (Step::kHasProduct) asm volatile("" : "+x"(a));
+      sum = Step::next(sum, a);
     }
   }
 #pragma GCC unroll 16
-  for (__m256i& sum : sums) asm volatile("" : "+x"(sum));
-  return ops_of(sums, 64);
-}
-
-__attribute__((target("avx512f"))) double f32_avx512() {
-  __m512 a = _mm512_set1_ps(0.5f);
-  __m512 sums[12];
-#pragma GCC unroll 16
-  for (__m512& sum : sums) sum = a;
-  for (int64_t i = 0; i < kRounds; ++i) {
-    asm volatile("" : "+v"(a));
-#pragma GCC unroll 16
-    for (__m512& sum : sums) sum = _mm512_fmadd_ps(a, a, sum);
-  }
-#pragma GCC unroll 16
-  for (__m512& sum : sums) asm volatile("" : "+v"(sum));
-  return ops_of(sums, 32);
-}
-
-__attribute__((target("avx2,fma"))) double f32_avx2() {
-  __m256 a = _mm256_set1_ps(0.5f);
-  __m256 sums[12];
-#pragma GCC unroll 16
-  for (__m256& sum : sums) sum = a;
-  for (int64_t i = 0; i < kRounds; ++i) {
-    asm volatile("" : "+x"(a));
-#pragma GCC unroll 16
-    for (__m256& sum : sums) sum = _mm256_fmadd_ps(a, a, sum);
-  }
-#pragma GCC unroll 16
-  for (__m256& sum : sums) asm volatile("" : "+x"(sum));
-  return ops_of(sums, 16);
+  for (auto& sum : sums) asm volatile("" : "+x"(sum));
+  return static_cast<double>(kRounds * Step::kChains * Step::kOps);
 }
 
 void arithmetic(benchmark::State& state, double (*run)()) {
@@ -318,9 +324,9 @@ void register_arithmetic() {
           ->UseManualTime()
           ->Unit(benchmark::kMillisecond);
     };
-    add("int8/", wide ? (isa.vnni ? int8_avx512_vnni : int8_avx512)
-                      : (isa.vnni ? int8_avx2_vnni : int8_avx2));
-    if (!isa.vnni) add("f32/", wide ? f32_avx512 : f32_avx2);
+    add("int8/", wide ? (isa.vnni ? run_avx512<Int8Avx512Vnni> : run_avx512<Int8Avx512>)
+                      : (isa.vnni ? run_avx2<Int8Avx2Vnni> : run_avx2<Int8Avx2>));
+    if (!isa.vnni) add("f32/", wide ? run_avx512<F32Avx512> : run_avx2<F32Avx2>);
   }
 }
 
