@@ -3,6 +3,8 @@ as parts of what machine_bench says that a core can do.
 """
 import re
 
+from performance_processes import RunError
+
 COLUMNS = (1, 8, 32, 512)
 WEIGHTS_BYTES = 100_000_000  # what matmul_bench reads, about
 CONTEXTS = ("4096/1", "32768/1", "512/512", "4096/512")  # positions / queries
@@ -23,11 +25,17 @@ def markdown(rows):
     return "\n".join("| " + " | ".join(cells) + " |" for cells in head + rows[1:])
 
 
+def of_part(figures, counter, limit, digits=0):
+    """A figure and its part of the limit; empty where the benchmark has no such case."""
+    value = (figures or {}).get(counter)
+    return "" if value is None else f"{value:.{digits}f}{part(value, limit)}"
+
+
 def products(machine):
-    """Matrix products of each weight type; an empty text without matmul_bench."""
+    """Matrix products of each weight type. Errors: RunError without matmul_bench, or where it prints no figures."""
     path = best_path(machine.names("matmul_bench"))
     if path is None:
-        return ""
+        raise RunError("matmul_bench has no products")
     gb_limit = machine.read_gb_per_s(WEIGHTS_BYTES, 1)
     gops_limit = machine.int8_gops(1)
     pattern = f"^{re.escape(path)}/[A-Z0-9_]+/columns/({'|'.join(map(str, COLUMNS))})$"
@@ -38,22 +46,20 @@ def products(machine):
     for kind in types:
         # Float weights are multiplied as floats: the integer peak is no limit of theirs.
         limit = gops_limit if kind.startswith("Q") else None
-        of_columns = [found[f"{path}/{kind}/columns/{n}"] for n in COLUMNS]
-        gb_per_s = of_columns[0]["GB/s"]
-        rows.append([kind, f"{gb_per_s:.1f}{part(gb_per_s, gb_limit)}"] +
-                    [f"{figures['GOPS']:.0f}{part(figures['GOPS'], limit)}" for figures in of_columns[1:]] +
+        one, *more = [found.get(f"{path}/{kind}/columns/{n}") for n in COLUMNS]
+        rows.append([kind, of_part(one, "GB/s", gb_limit, 1)] + [of_part(figures, "GOPS", limit) for figures in more] +
                     [f"{packed[kind]:.1f}" if kind in packed else ""])
     limits = [f"{gb_limit:.1f} GB/s"] if gb_limit else []
     limits += [f"{gops_limit:.0f} GOPS"] if gops_limit else []
-    return (f"Matrix products, {path}, one thread; in brackets the part of {' and '.join(limits) or 'no known limit'}.\n\n"
+    return (f"{path}, one thread; in brackets the part of {' and '.join(limits) or 'no known limit'}.\n\n"
             + markdown(rows))
 
 
 def attention(machine):
-    """Attention for each head shape and KV type; an empty text without cpu_bench."""
-    names = [name for name in machine.names("cpu_bench") if name.startswith("attention/")]
+    """Attention for each head shape and KV type. Errors: RunError without cpu_bench, or where it prints no figures."""
+    names = [name for name in machine.names("cpu_bench") if re.match("attention/[^/]+/", name)]
     if not names:
-        return ""
+        raise RunError("cpu_bench has no attention")
     path = names[-1].split("/")[1]
     pattern = f"^attention/{re.escape(path)}/.*/({'|'.join(CONTEXTS)})$"
     found = machine.measures("cpu_bench", pattern, "GOPS")
@@ -62,10 +68,11 @@ def attention(machine):
     rows = [["heads", "KV", "1 query at 4,096: GB/s, GOPS", "1 query at 32,768: GB/s, GOPS", "512 queries: GOPS",
              "512 queries at 4,096: GOPS"]]
     for case in cases:
-        size, heads, kv_heads = re.fullmatch(r"(\d+)x(\d+)_(\d+)", case.split("/")[2]).groups()
-        figures = [found[f"{case}/{context}"] for context in CONTEXTS]
-        deep = [f"{f['GB/s']:.1f}, {f['GOPS']:.0f}" for f in figures[:2]]
-        wide = [f"{f['GOPS']:.0f}{part(f['GOPS'], limit)}" for f in figures[2:]]
-        rows.append([f"{heads} of {size}, {kv_heads} for keys", case.split("/")[3]] + deep + wide)
-    return (f"Attention, {path}, one thread; in brackets the part of "
+        _, _, shape, kv_type = case.split("/")
+        numbers = re.fullmatch(r"(\d+)x(\d+)_(\d+)", shape)
+        title = "{1} of {0}, {2} for keys".format(*numbers.groups()) if numbers else shape
+        figures = [found.get(f"{case}/{context}") for context in CONTEXTS]
+        deep = [", ".join(filter(None, (of_part(f, "GB/s", None, 1), of_part(f, "GOPS", None)))) for f in figures[:2]]
+        rows.append([title, kv_type] + deep + [of_part(f, "GOPS", limit) for f in figures[2:]])
+    return (f"{path}, one thread; in brackets the part of "
             f"{f'{limit:.0f} F32 GOPS' if limit else 'no known limit'}.\n\n" + markdown(rows))

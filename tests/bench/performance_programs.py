@@ -1,56 +1,20 @@
 """The programs that performance_table.py measures: ours, the peer's, and the machine's limits.
 
-Each call starts one process, waits for it and returns its figures. What goes wrong is a RunError with
-one sentence; the caller leaves that cell of the table empty.
+Each call starts one process, waits for it and returns its figures. What goes wrong, a figure that is
+missing in what a program prints as well, is a RunError with one sentence.
 """
 import contextlib
 import json
-import os
+import math
 import pathlib
 import re
 import statistics
-import subprocess
-import sys
-import tempfile
 
-
-class RunError(Exception):
-    """One sentence: what failed, and where."""
-
-
-def run(command, timeout_s, env=None):
-    """(standard output, peak resident bytes) of a program that has to succeed."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
-        try:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
-                                     env=dict(os.environ, **(env or {})))
-        except OSError as error:
-            raise RunError(f"{command[0]} did not start: {error.strerror}") from error
-        timer = subprocess.Popen(["sleep", str(timeout_s)])
-        try:
-            # One wait for both, since only wait4 tells what memory the child had.
-            while True:
-                pid, status, usage = os.wait4(-1, 0)
-                if pid == timer.pid:
-                    timer.returncode = os.waitstatus_to_exitcode(status)
-                    raise RunError(f"{pathlib.Path(command[0]).name} took longer than {timeout_s} s")
-                if pid == child.pid:
-                    child.returncode = os.waitstatus_to_exitcode(status)
-                    break
-        finally:
-            for process in (child, timer):
-                if process.returncode is None:
-                    process.kill()
-                    process.wait()
-        out.seek(0)
-        errors.seek(0)
-        if child.returncode != 0:
-            last = errors.read().decode(errors="replace").strip().split("\n")[-1]
-            raise RunError(f"{pathlib.Path(command[0]).name} ended with {child.returncode}: {last[:200]}")
-        return out.read().decode(errors="replace"), usage.ru_maxrss * 1024
+from performance_processes import RunError, run
 
 
 def json_lines(output):
+    """The objects that stand alone on a line; a program's log may stand between."""
     found = []
     for line in output.split("\n"):
         with contextlib.suppress(ValueError):
@@ -60,32 +24,47 @@ def json_lines(output):
     return found
 
 
+def last_object(output, program):
+    found = json_lines(output)
+    if not found:
+        raise RunError(f"{program} printed no JSON object")
+    return found[-1]
+
+
+def figure(found, name, program):
+    """A number of what a program printed. Errors: RunError if it is missing, null or none."""
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise RunError(f"{program} gave no {name}")
+    return value
+
+
 class Model:
     """A file, and what its header says."""
 
     def __init__(self, strata, path):
         self.path = pathlib.Path(path)
         facts = strata.inspect(path)
-        self.file_bytes = facts["file_bytes"]
-        self.tensor_bytes = facts["tensor_bytes"]  # read for each decoded token, the head tied or not
-        tensors = facts["tensors"]
-        names = {tensor["name"] for tensor in tensors}
-        if "output.weight" in names:  # then of the embeddings one row is read
-            self.tensor_bytes -= next(t["bytes"] for t in tensors if t["name"] == "token_embd.weight")
-        weights = 0
-        for tensor in tensors:
-            if tensor["name"].startswith("blk.") and len(tensor["shape"]) >= 2:
-                count = 1
-                for extent in tensor["shape"]:
-                    count *= extent
-                weights += count
+        try:
+            self.file_bytes = facts["file_bytes"]
+            self.tensor_bytes = facts["tensor_bytes"]  # read for each decoded token, the head tied or not
+            tensors = {tensor["name"]: tensor for tensor in facts["tensors"]}
+            if "output.weight" in tensors:  # then of the embeddings one row is read
+                self.tensor_bytes -= tensors["token_embd.weight"]["bytes"]
+            weights = sum(math.prod(tensor["shape"]) for name, tensor in tensors.items()
+                          if name.startswith("blk.") and len(tensor["shape"]) >= 2)
+        except (KeyError, TypeError) as error:
+            raise RunError(f"strata inspect {self.path.name} gave no {error.args[0]}") from error
         self.prefill_ops = 2 * weights  # a multiply and an add of each weight; the head is for the last token
 
     def warm(self):
         """Reads the file, so that it stands in the system's cache."""
-        with open(self.path, "rb") as file:
-            while file.read(1 << 24):
-                pass
+        try:
+            with open(self.path, "rb") as file:
+                while file.read(1 << 24):
+                    pass
+        except OSError as error:
+            raise RunError(f"{self.path}: {error.strerror}") from error
 
 
 class Strata:
@@ -95,59 +74,63 @@ class Strata:
         self.program = str(program)
 
     def inspect(self, path):
-        return json_lines(self._run(["inspect", str(path), "--tensors", "--json"], 60)[0].replace("\n", " "))[0]
+        output = self._run(["inspect", str(path), "--tensors", "--json"], 60)
+        return last_object(output.replace("\n", " "), "strata inspect")
 
     def kv_bytes(self, model, context, kv_type="f16"):
         """What a KV cache for one sequence of `context` tokens takes."""
-        out, _ = self._run(["plan", "-m", str(model.path), "--ctx", str(context), "--sequences", "1", "--kv-type",
+        output = self._run(["plan", "-m", str(model.path), "--ctx", str(context), "--sequences", "1", "--kv-type",
                             kv_type, "--json"], 60)
-        return sum(stage["kv_bytes"] for stage in json_lines(out)[0]["stages"])
+        stages = last_object(output, "strata plan").get("stages")
+        if not stages:
+            raise RunError("strata plan gave no stages")
+        return sum(figure(stage, "kv_bytes", "strata plan") for stage in stages)
 
-    def bench(self, model, threads, prompt=1, gen=1, batch=1, depth=0, kv_type="f16", workers=0, timeout_s=600):
+    def bench(self, model, threads, prompt=1, gen=1, batch=1, depth=0, kv_type="f16", workers=0, timeout_s=600, cores=None):
         """The JSON object of `strata bench`."""
-        command = ["bench", "-m", str(model.path), "--threads", str(threads), "--prompt", str(prompt), "--gen", str(gen),
-                   "--batch", str(batch), "--depth", str(depth), "--kv-type", kv_type, "--json"]
-        if workers:
-            command += ["--workers", str(workers)]
-        found = json_lines(self._run(command, timeout_s)[0])
-        if not found:
-            raise RunError("strata bench printed no JSON object")
-        return found[-1]
+        output = self._run(self.bench_arguments(model, threads, prompt, gen, batch, depth, kv_type, workers), timeout_s,
+                           cores)
+        return last_object(output, "strata bench")
 
-    def _run(self, arguments, timeout_s):
-        return run([self.program] + arguments, timeout_s)
+    def measure(self, name, *arguments, **options):
+        """One figure of it."""
+        return figure(self.bench(*arguments, **options), name, "strata bench")
+
+    @staticmethod
+    def bench_arguments(model, threads, prompt=1, gen=1, batch=1, depth=0, kv_type="f16", workers=0):
+        arguments = ["bench", "-m", str(model.path), "--threads", str(threads), "--prompt", str(prompt), "--gen", str(gen),
+                     "--batch", str(batch), "--depth", str(depth), "--kv-type", kv_type, "--json"]
+        return arguments + (["--workers", str(workers)] if workers else [])
+
+    def _run(self, arguments, timeout_s, cores=None):
+        return run([self.program] + arguments, timeout_s, cores=cores)[0]
 
 
 class Peer:
     """llama.cpp's benches, from the folder with its binaries and libraries."""
 
+    PROGRAMS = ("llama-bench", "llama-batched-bench")
+
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        for name in ("llama-bench", "llama-batched-bench"):
-            if not (self.folder / name).exists():
-                sys.exit(f"performance_table.py: --peer {folder} has no {name}")
 
-    def bench(self, model, threads, prompt=0, gen=0, depth=0, kv_type="f16", warm_up=True, timeout_s=300):
+    def bench(self, model, threads, prompt=0, gen=0, depth=0, kv_type="f16", warm_up=True, timeout_s=300, cores=None):
         """Tokens a second of one test, and the peak resident bytes of the process."""
         command = [str(self.folder / "llama-bench"), "-m", str(model.path), "-p", str(prompt), "-n", str(gen), "-d",
                    str(depth), "-t", str(threads), "-ctk", kv_type, "-ctv", kv_type, "-r", "1", "-o", "jsonl"]
         if not warm_up:
             command.append("--no-warmup")
-        out, peak_rss_bytes = run(command, timeout_s, self._environment())
-        found = json_lines(out)
-        if not found:
-            raise RunError("llama-bench printed no JSON object")
-        return {"tokens_per_s": found[-1]["avg_ts"], "peak_rss_bytes": peak_rss_bytes}
+        output, peak_rss_bytes = run(command, timeout_s, self._environment(), cores)
+        found = last_object(output, "llama-bench")
+        return {"tokens_per_s": figure(found, "avg_ts", "llama-bench"), "peak_rss_bytes": peak_rss_bytes}
 
     def batched(self, model, threads, prompt, gen, batch, timeout_s=600):
         """Tokens a second of `batch` sequences that decode together."""
         command = [str(self.folder / "llama-batched-bench"), "-m", str(model.path), "-c", str((prompt + gen) * batch),
                    "-npp", str(prompt), "-ntg", str(gen), "-npl", str(batch), "-t", str(threads), "--output-format",
                    "jsonl"]
-        found = json_lines(run(command, timeout_s, self._environment())[0])
-        if not found:
-            raise RunError("llama-batched-bench printed no JSON object")
-        return {"tokens_per_s": found[-1]["speed_tg"]}
+        found = last_object(run(command, timeout_s, self._environment())[0], "llama-batched-bench")
+        return figure(found, "speed_tg", "llama-batched-bench")
 
     def _environment(self):
         return {"LD_LIBRARY_PATH": str(self.folder)}
@@ -156,89 +139,73 @@ class Peer:
 class Machine:
     """Our benchmarks of single parts, beside the program: what the machine, the kernels and a hop reach alone."""
 
+    PROGRAMS = ("machine_bench", "matmul_bench", "cpu_bench", "hop_bench")
+
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
+        self.ways = []  # how memory was read fastest: {"MB", "cores", "GB/s", "ahead_KiB", "streams"} of each time
+
+    def has(self, program):
+        return (self.folder / program).exists()
+
+    def missing(self):
+        return [program for program in self.PROGRAMS if not self.has(program)]
 
     def read_gb_per_s(self, size_bytes, threads):
         megabytes = max(round(size_bytes / 1e6), 1)
-        found = self.counters("machine_bench", f"^read/MB:{megabytes}/cores:{threads}(/|$)", "GB/s",
-                              [f"--sizes={megabytes}"], repetitions=3)
-        return max(found.values(), default=None)
+        found = self._best("read", f"MB:{megabytes}/cores:{threads}", "GB/s", threads, [f"--sizes={megabytes}"])
+        if found is None:
+            return None
+        self.ways.append({"MB": megabytes, "cores": threads} |
+                         {key: found.get(key) for key in ("GB/s", "ahead_KiB", "streams")})
+        return found["GB/s"]
 
     def int8_gops(self, threads):
-        found = self.counters("machine_bench", f"^int8/.*/cores:{threads}(/|$)", "GOPS", repetitions=3)
-        return max(found.values(), default=None)
+        found = self._best("int8", f".*/cores:{threads}", "GOPS", threads)
+        return found and found["GOPS"]
 
     def f32_gops(self, threads):
-        found = self.counters("machine_bench", f"^f32/.*/cores:{threads}(/|$)", "GOPS", repetitions=3)
-        return max(found.values(), default=None)
+        found = self._best("f32", f".*/cores:{threads}", "GOPS", threads)
+        return found and found["GOPS"]
 
     def hop_us(self, size_bytes):
-        """{"TCP", "gRPC", "strata"}: the median round trip of a message of this size; empty without hop_bench."""
-        if not (self.folder / "hop_bench").exists():
-            return {}
-        out, _ = run([str(self.folder / "hop_bench")], 300)
-        found = re.search(rf"^\s*{size_bytes}\s+\d+\s+([\d.]+) \(\d+\)\s+([\d.]+) \(\d+\)\s+([\d.]+) \(", out, re.M)
-        return dict(zip(("TCP", "gRPC", "strata"), map(float, found.groups()))) if found else {}
+        """{"TCP", "gRPC", "strata"}: the median round trip of a message of this size."""
+        output, _ = run([str(self.folder / "hop_bench")], 300)
+        found = re.search(rf"^\s*{size_bytes}\s+\d+\s+([\d.]+) \(\d+\)\s+([\d.]+) \(\d+\)\s+([\d.]+) \(", output, re.M)
+        if not found:
+            raise RunError(f"hop_bench printed no line for {size_bytes} bytes")
+        return dict(zip(("TCP", "gRPC", "strata"), map(float, found.groups())))
 
     def pack_gb_per_s(self):
         """By weight type."""
-        found = self.counters("matmul_bench", "^pack/", "GB/s")
-        return {name.split("/")[1]: value for name, value in found.items()}
+        found = self.measures("matmul_bench", "^pack/", "GB/s")
+        return {name.split("/")[1]: figures["GB/s"] for name, figures in found.items() if "/" in name}
 
     def names(self, program):
-        path = self.folder / program
-        return run([str(path), "--benchmark_list_tests"], 60)[0].split("\n") if path.exists() else []
-
-    def counters(self, program, pattern, counter, arguments=(), repetitions=1):
-        """{benchmark: its counter}; empty without the program."""
-        return {name: found[counter]
-                for name, found in self.measures(program, pattern, counter, arguments, repetitions).items()}
+        return run([str(self.folder / program), "--benchmark_list_tests"], 60)[0].split("\n")
 
     def measures(self, program, pattern, counter, arguments=(), repetitions=1):
-        """{benchmark: all its figures}, of the repetition with the most of `counter`; empty without the program."""
-        path = self.folder / program
-        if not path.exists():
-            return {}
-        out, _ = run([str(path), f"--benchmark_filter={pattern}", "--benchmark_format=json",
-                      "--benchmark_min_time=0.2", f"--benchmark_repetitions={repetitions}", *arguments], 600)
+        """{benchmark: all its figures}, of the repetition with the most of `counter`."""
+        output, _ = run([str(self.folder / program), f"--benchmark_filter={pattern}", "--benchmark_format=json",
+                         "--benchmark_min_time=0.2", f"--benchmark_repetitions={repetitions}", *arguments], 600)
         best = {}
-        for found in json.loads(out)["benchmarks"]:
-            if counter in found and found["run_type"] == "iteration":
-                best[found["name"]] = max(found, best.get(found["name"], found), key=lambda figures: figures[counter])
+        try:
+            for found in json.loads(output)["benchmarks"]:
+                if counter in found and found["run_type"] == "iteration":
+                    best[found["name"]] = max(found, best.get(found["name"], found), key=lambda figures: figures[counter])
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{program} printed no benchmarks as JSON") from error
+        if not best:
+            raise RunError(f"{program} has no benchmark {pattern} with {counter}")
         return best
 
-
-@contextlib.contextmanager
-def core_taken(core):
-    """Another process that computes on this core and never stops."""
-    spinner = subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass"])
-    try:
-        yield
-    finally:
-        spinner.kill()
-        spinner.wait()
-
-
-def processor_name():
-    info = pathlib.Path("/proc/cpuinfo").read_text()
-    name = re.search(r"model name\s*:\s*(.*)", info)
-    flags = set((re.search(r"flags\s*:\s*(.*)", info) or [None, ""])[1].split())
-    sets = [text for flag, text in (("avx2", "AVX2"), ("avx_vnni", "AVX-VNNI"), ("avx512f", "AVX-512"),
-                                    ("avx512_vnni", "AVX-512 VNNI"), ("amx_int8", "AMX")) if flag in flags]
-    cache = cache_text()
-    numbers = " ".join(f"{key} {found[1]}" for key in ("family", "model")
-                       if (found := re.search(rf"(?:cpu )?{key}\s*:\s*(\d+)", info)))
-    return (f"{name[1] if name else 'unknown processor'} ({numbers}), {len(os.sched_getaffinity(0))} cores, "
-            f"{', '.join(sets)}{cache}")
-
-
-def cache_text():
-    with contextlib.suppress(OSError):
-        cache = pathlib.Path("/sys/devices/system/cpu/cpu0/cache")
-        last = max(cache.glob("index*"), key=lambda index: int((index / "level").read_text()))
-        return f", last-level cache {(last / 'size').read_text().strip()}"
-    return ""
+    def _best(self, what, case, counter, threads, arguments=()):
+        """Of several ways to do the same, the quickest; None without machine_bench."""
+        if not self.has("machine_bench"):
+            return None
+        found = self.measures("machine_bench", f"^{what}/{case}(/|$)", counter, [f"--cores={threads}", *arguments],
+                              repetitions=3)
+        return max(found.values(), key=lambda figures: figures[counter])
 
 
 def median(values):

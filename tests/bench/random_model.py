@@ -19,6 +19,9 @@ import struct
 import sys
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from performance_processes import Interrupted, stop_on_signals  # noqa: E402
+
 ALIGNMENT = 32
 POOL_BYTES = 8 << 20
 WRITE_BYTES = 4 << 20
@@ -36,6 +39,10 @@ FULL_VOCABULARY = 128256
 F32 = 0
 TYPES = {"Q8_0": 8, "Q4_K": 12}  # ggml's numbers
 FILE_TYPES = {"Q8_0": 7, "Q4_K": 14}  # general.file_type
+
+
+class ModelError(Exception):
+    """One sentence: why there can be no such model."""
 
 
 def half(value):
@@ -182,7 +189,7 @@ class Weights:
             return element_count(size) * 4
         _, block_bytes, block_elements = self.of(size)
         if size[0] % block_elements != 0:
-            sys.exit(f"random_model.py: rows of {size[0]} are no multiple of {block_elements}, {self.kind}'s block")
+            raise ModelError(f"rows of {size[0]} are no multiple of {block_elements}, {self.kind}'s block")
         return element_count(size) // block_elements * block_bytes
 
     def write(self, out, size):
@@ -206,28 +213,35 @@ def pad(out):
 
 
 def write_model(path, name, kind, layers=None, vocabulary=FULL_VOCABULARY, seed=1):
-    """Writes the file under another name first: one that stands there is whole. Returns its size."""
-    shape = SHAPES[name]
-    layers = layers or shape[0]
-    keys = model_keys(name, kind, shape, layers, vocabulary)
-    tensors = tensor_list(shape, layers, vocabulary)
-    weights = Weights(kind, seed)
+    """Writes the file under another name first: one that stands there is whole, and whatever ends this leaves no part
+    behind. Returns its size. Errors: ModelError, OSError."""
     path = pathlib.Path(path)
     part = path.with_name(path.name + ".part")
-    with open(part, "wb") as out:
-        out.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys))
-        offset = 0
-        for tensor, size in tensors:
-            type_number = F32 if len(size) == 1 else TYPES[kind]
-            out.write(text(tensor) + struct.pack(f"<I{len(size)}QIQ", len(size), *size, type_number, offset))
-            offset += weights.size_bytes(size)
-            offset += -offset % ALIGNMENT
-        pad(out)
-        for tensor, size in tensors:
-            weights.write(out, size)
-            pad(out)
-    os.replace(part, path)
+    try:
+        with open(part, "wb") as out:
+            write_parts(out, name, kind, layers or SHAPES[name][0], vocabulary, seed)
+        os.replace(part, path)
+    except BaseException:  # Ctrl-C, too
+        part.unlink(missing_ok=True)
+        raise
     return path.stat().st_size
+
+
+def write_parts(out, name, kind, layers, vocabulary, seed):
+    keys = model_keys(name, kind, SHAPES[name], layers, vocabulary)
+    tensors = tensor_list(SHAPES[name], layers, vocabulary)
+    weights = Weights(kind, seed)
+    out.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys))
+    offset = 0
+    for tensor, size in tensors:
+        type_number = F32 if len(size) == 1 else TYPES[kind]
+        out.write(text(tensor) + struct.pack(f"<I{len(size)}QIQ", len(size), *size, type_number, offset))
+        offset += weights.size_bytes(size)
+        offset += -offset % ALIGNMENT
+    pad(out)
+    for tensor, size in tensors:
+        weights.write(out, size)
+        pad(out)
 
 
 def main():
@@ -243,10 +257,18 @@ def main():
         parser.error("--vocab: a vocabulary has at least 512 tokens")
     if options.layers is not None and options.layers < 1:
         parser.error("--layers: a model has at least one layer")
+    stop_on_signals()
     begin = time.monotonic()
-    size = write_model(options.file, options.shape, options.type, options.layers, options.vocab, options.seed)
+    try:
+        size = write_model(options.file, options.shape, options.type, options.layers, options.vocab, options.seed)
+    except Interrupted as interrupted:
+        return interrupted.exit_code
+    except (ModelError, OSError) as error:
+        print(f"random_model.py: {options.file}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        return 1
     print(f"{options.file}: {size / 1e6:.0f} MB in {time.monotonic() - begin:.1f} s")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
