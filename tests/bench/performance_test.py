@@ -488,6 +488,41 @@ performance_rows.kv_line = lambda *_: [][1]""", "--only", "batch,kv,decode", cod
             self.assertIn(text, self.table(*options, code=2).stderr)
 
 
+class Profile(InFolder):
+    def test_counts_samples_by_the_kind_of_work(self):
+        self.program("", "strata")
+        self.program(f'echo "$*" >> {self.path}/calls; [ "$3" = 1 ] || {{ echo no luck >&2; exit 3; }}\n'
+                     'echo "loaded in 0.1 s"; echo "prefill 0.0 decode 160.0 tokens/s; per processor second 1.0 and 2.0"',
+                     "stage_bench")
+        # 20% of the samples are loading: of the others half are products.
+        self.program("""#!/bin/sh
+if [ $1 = report ]; then
+  printf '40.00%%\\t[.] strata::cpu::run_tile<Q4_1>   \n30.00%%\\t[.] quantise_row\n10.00%%\\t[.] somebody\n'
+  printf '15.00%%\\t[k] clear_page_erms\n5.00%%\\t[.] strata::cpu::pack_group\n'
+else
+  shift 6; exec "$@"
+fi
+""", "perf")
+        (self.path / "smollm2.gguf").touch()
+        with unittest.mock.patch.dict(os.environ, PATH=f"{self.path}:{os.environ['PATH']}"):
+            result = run("profile_rows.py", "--strata", self.path / "strata", "--models", self.path, "--only", "decode")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        one, two, missing = result.stdout.split("\n")[2:5]
+        self.assertEqual(one, "| decode, SmolLM2 135M Q4_1, 1 thread | 160 | 0% | 38% | 0% | 0% | 50% | 0% | 12% |  |")
+        self.assertIn("failed: stage_bench ended with 3: no luck", two)
+        self.assertIn("gemma3-270m-q4_k_m.gguf is missing", missing)
+        # 64 tokens at 160 tokens/s: ten times for four seconds.
+        self.assertIn("--prompt 0 --gen 64 --repeat 10", (self.path / "calls").read_text())
+
+    def test_refuses_wrong_options(self):
+        self.program("", "stage_bench")
+        for options, text in ((["--only", "hop"], "no row hop"), (["--threads", "0"], "--threads"),
+                              (["--strata", self.path / "none" / "strata"], "stage_bench")):
+            result = run("profile_rows.py", "--strata", self.path / "strata", *options)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(text, result.stderr)
+
+
 @unittest.skipUnless(MACHINE_BENCH, "no machine_bench was named")
 class MachineBench(unittest.TestCase):
     def test_reads_in_the_best_way_with_any_number_of_cores(self):
