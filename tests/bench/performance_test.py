@@ -173,16 +173,16 @@ class Programs(InFolder):
     def test_a_timeout_ends_the_program_and_its_children(self):
         slow = self.program(f"sleep 100 & echo $! > {self.path}/child; echo $$ > {self.path}/self; wait")
         begin = time.monotonic()
-        with self.assertRaisesRegex(RunError, "^program took longer than 0.3 s$"):
-            processes.run([slow], 0.3)
-        self.assertLess(time.monotonic() - begin, 5)
+        with self.assertRaisesRegex(RunError, "^program took longer than 1 s$"):
+            processes.run([slow], 1)
+        self.assertLess(time.monotonic() - begin, 20)
         wait_until(lambda: not is_running(self.pid("child")) and not is_running(self.pid("self")), "both are ended")
 
     def test_a_program_that_ignores_sigterm_is_killed(self):
         stubborn = self.program(f"trap '' TERM; echo $$ > {self.path}/self; while true; do sleep 0.05; done")
         with unittest.mock.patch.object(processes, "GRACE_S", 0.2):
             with self.assertRaisesRegex(RunError, "took longer"):
-                processes.run([stubborn], 0.3)
+                processes.run([stubborn], 1)
         self.assertFalse(is_running(self.pid("self")))
 
     def test_what_a_program_leaves_running_is_ended(self):
