@@ -1,6 +1,7 @@
 #include "runtime/base/thread_pool.h"
 
-#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,8 @@
 #include <system_error>
 
 #include "runtime/base/check.h"
+#include "runtime/base/cpu_list.h"
+#include "runtime/base/log.h"
 
 namespace strata {
 namespace {
@@ -45,9 +48,15 @@ void relax() {
 #endif
 }
 
+bool pin_this_thread(int cpu) {
+  if (allow_cpus(0, std::span(&cpu, 1))) return true;
+  log::debug("a thread stays free: the system does not pin it to processor {}", cpu);
+  return false;
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, std::span<const int> cpus) : cpus_(cpus.begin(), cpus.end()) {
   STRATA_CHECK(threads >= 1, "a pool counts its caller");
   helpers_.reserve(static_cast<size_t>(threads - 1));
   for (int i = 1; i < threads; ++i) {
@@ -64,10 +73,28 @@ ThreadPool::~ThreadPool() {
   published_.fetch_add(1);
   published_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
+  unpin_caller();
+}
+
+void ThreadPool::pin_caller() {
+  unpin_caller();
+  caller_ = ::pthread_self();
+  pinned_from_ = allowed_cpus(0);
+  if (!pinned_from_.empty() && pin_this_thread(cpus_.front())) pinned_id_ = ::gettid();
+}
+
+// The caller may have ended long ago.
+void ThreadPool::unpin_caller() {
+  if (pinned_id_ == 0) return;
+  if (::tgkill(::getpid(), pinned_id_, 0) == 0) allow_cpus(pinned_id_, pinned_from_);
+  pinned_id_ = 0;
 }
 
 void ThreadPool::run_job(int64_t count, JobFunction function, const void* context) {
   STRATA_CHECK(count >= 0 && count <= kMaxPieces, "too many pieces for one job");
+  if (!cpus_.empty() && (!caller_ || ::pthread_equal(*caller_, ::pthread_self()) == 0)) {
+    pin_caller();
+  }
   bool alone = count <= 1 || helpers_.empty();
   if (!alone && alone_until_ns_ != 0) {
     if (now_ns() < alone_until_ns_) {
@@ -139,6 +166,11 @@ void ThreadPool::wait_for_others(int64_t pieces, int64_t stall_ns) {
 }
 
 void ThreadPool::helper_main(int thread) {
+  if (static_cast<size_t>(thread) < cpus_.size()) {
+    pin_this_thread(cpus_[static_cast<size_t>(thread)]);
+  } else if (!cpus_.empty()) {
+    run_where_process_may();  // its maker may be pinned
+  }
   uint32_t seen = 0;
   while (wait_for_job(seen)) work_on_job(thread);
 }
@@ -180,10 +212,7 @@ double cgroup_core_quota() {
 }  // namespace
 
 int usable_core_count() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  int cores = 0;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
+  int cores = static_cast<int>(allowed_cpus(0).size());
   if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
   const double quota = cgroup_core_quota();
   if (quota > 0) cores = std::min(cores, static_cast<int>(quota + 0.5));

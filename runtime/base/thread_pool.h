@@ -15,12 +15,20 @@
 // took) the pool runs jobs on the caller alone for ten times as long as the stall was, which bounds
 // the loss to a tenth.
 //
+// A pool may be given a processor for each thread: helpers pin themselves when they start, whoever
+// calls run() is pinned by its first job and let go at the pool's end, or when another thread
+// calls. Whether that is wise is the owner's affair (runtime/topology/exclusive_cpus.h).
+//
 // Threads: run() from one thread at a time. Helpers own nothing between jobs.
 #pragma once
+
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -33,8 +41,9 @@ class ThreadPool {
   static constexpr int64_t kMaxPieces = (int64_t{1} << 20) - 1;
 
   // `threads` counts the caller: 1 makes no helper. Requires: threads >= 1. If the system gives
-  // fewer threads, the pool has fewer.
-  explicit ThreadPool(int threads);
+  // fewer threads, the pool has fewer. Thread i runs on processor cpus[i] only; those beyond the
+  // list run anywhere.
+  explicit ThreadPool(int threads, std::span<const int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -58,6 +67,8 @@ class ThreadPool {
  private:
   using JobFunction = void (*)(const void* context, int64_t piece, int thread);
 
+  void pin_caller();
+  void unpin_caller();
   void run_job(int64_t count, JobFunction function, const void* context);
   // Claims and runs pieces until none is left; returns how many.
   int64_t work_on_job(int thread);
@@ -82,6 +93,13 @@ class ThreadPool {
   // Caller only: until when (steady clock, ns) jobs run without helpers, 0 for not at all.
   int64_t alone_until_ns_ = 0;
   uint64_t job_number_ = 0;
+
+  const std::vector<int> cpus_;
+  // Of a pool with processors: who called last, its id in the kernel if it is pinned (else 0), and
+  // where it could run before.
+  std::optional<pthread_t> caller_;
+  pid_t pinned_id_ = 0;
+  std::vector<int> pinned_from_;
 
   std::vector<std::thread> helpers_;
 };
