@@ -110,7 +110,6 @@ void ThreadPool::run_job(int64_t count, JobFunction function, const void* contex
 
   function_ = function;
   context_ = context;
-  done_by_helpers_.store(0, std::memory_order_relaxed);
   ++job_number_;
   job_.store((job_number_ << kJobShift) | (static_cast<uint64_t>(count) << kCountShift),
              std::memory_order_release);
@@ -147,7 +146,10 @@ int64_t ThreadPool::work_on_job(int thread) {
 }
 
 void ThreadPool::wait_for_others(int64_t pieces, int64_t stall_ns) {
-  const auto done = [&] { return done_by_helpers_.load(std::memory_order_acquire) == pieces; };
+  left_to_helpers_ += pieces;
+  const auto done = [&] {
+    return done_by_helpers_.load(std::memory_order_acquire) == left_to_helpers_;
+  };
   for (int i = 0; i < 2 * kRelaxesPerClock; ++i) {
     if (done()) return;
     relax();

@@ -78,19 +78,23 @@ class ThreadPool {
   // Spins, then parks, until a job newer than `seen` is published; false at the end.
   bool wait_for_job(uint32_t& seen);
 
+  // All that a helper needs to take part, in one cache line: it comes over once.
   // Written by the caller before it publishes, read by those who have claimed a piece.
-  JobFunction function_ = nullptr;
+  alignas(64) JobFunction function_ = nullptr;
   const void* context_ = nullptr;
-
   // Bits 0..19 next piece, 20..39 count, 40..63 job number.
-  alignas(64) std::atomic<uint64_t> job_{0};
-  alignas(64) std::atomic<int64_t> done_by_helpers_{0};
+  std::atomic<uint64_t> job_{0};
   // Counts published jobs: what parked helpers wait on. 32 bits, which is what a futex takes.
-  alignas(64) std::atomic<uint32_t> published_{0};
+  std::atomic<uint32_t> published_{0};
   std::atomic<int32_t> parked_{0};
   std::atomic<bool> stop_{false};
 
-  // Caller only: until when (steady clock, ns) jobs run without helpers, 0 for not at all.
+  // Pieces that helpers have done since the pool began.
+  alignas(64) std::atomic<int64_t> done_by_helpers_{0};
+
+  // Caller only: pieces of all jobs that were left to helpers; until when (steady clock, ns) jobs
+  // run without helpers, 0 for not at all.
+  alignas(64) int64_t left_to_helpers_ = 0;
   int64_t alone_until_ns_ = 0;
   uint64_t job_number_ = 0;
 
