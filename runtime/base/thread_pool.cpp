@@ -116,7 +116,11 @@ void ThreadPool::run_job(int64_t count, JobFunction function, const void* contex
   // Sequentially consistent against a helper that counts itself as parked and then looks at
   // published_: either it sees this number, or it is seen here.
   published_.fetch_add(1, std::memory_order_seq_cst);
-  if (parked_.load(std::memory_order_seq_cst) > 0) published_.notify_all();
+  // Whoever counted itself is woken by this one call: they are 0 again.
+  if (parked_.load(std::memory_order_seq_cst) > 0) {
+    parked_.store(0, std::memory_order_relaxed);
+    published_.notify_all();
+  }
 
   const int64_t start_ns = now_ns();
   const int64_t mine = work_on_job(0);
@@ -192,7 +196,6 @@ bool ThreadPool::wait_for_job(uint32_t& seen) {
 
   parked_.fetch_add(1, std::memory_order_seq_cst);
   published_.wait(seen, std::memory_order_seq_cst);
-  parked_.fetch_sub(1, std::memory_order_relaxed);
   seen = published_.load(std::memory_order_acquire);
   return !stop_.load(std::memory_order_relaxed);
 }
