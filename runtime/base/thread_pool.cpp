@@ -48,11 +48,7 @@ void relax() {
 #endif
 }
 
-bool pin_this_thread(int cpu) {
-  if (allow_cpus(0, std::span(&cpu, 1))) return true;
-  log::debug("a thread stays free: the system does not pin it to processor {}", cpu);
-  return false;
-}
+bool pin_this_thread(int cpu) { return allow_cpus(0, std::span(&cpu, 1)); }
 
 }  // namespace
 
@@ -80,7 +76,11 @@ void ThreadPool::pin_caller() {
   unpin_caller();
   caller_ = ::pthread_self();
   pinned_from_ = allowed_cpus(0);
-  if (!pinned_from_.empty() && pin_this_thread(cpus_.front())) pinned_id_ = ::gettid();
+  if (!pinned_from_.empty() && pin_this_thread(cpus_.front())) {
+    pinned_id_ = ::gettid();
+  } else {
+    log::debug("threads stay free: the system does not pin one to processor {}", cpus_.front());
+  }
 }
 
 // The caller may have ended long ago.
@@ -172,11 +172,9 @@ void ThreadPool::wait_for_others(int64_t pieces, int64_t stall_ns) {
 }
 
 void ThreadPool::helper_main(int thread) {
-  if (static_cast<size_t>(thread) < cpus_.size()) {
-    pin_this_thread(cpus_[static_cast<size_t>(thread)]);
-  } else if (!cpus_.empty()) {
-    run_where_process_may();  // its maker may be pinned
-  }
+  const auto number = static_cast<size_t>(thread);
+  const bool is_pinned = number < cpus_.size() && pin_this_thread(cpus_[number]);
+  if (!cpus_.empty() && !is_pinned) run_where_process_may();  // its maker may be pinned
   uint32_t seen = 0;
   while (wait_for_job(seen)) work_on_job(thread);
 }
