@@ -49,6 +49,7 @@ struct BenchResult {
   double predicted_tokens_per_s = 0;
   std::optional<double> coordinator_bytes_per_token;  // of a cluster, both ways
   std::vector<int32_t> split;                         // layers of each stage
+  std::optional<ThreadPins> pins;                     // of this process's threads, if it computes
 };
 
 double seconds_since(TimePoint begin) {
@@ -113,6 +114,7 @@ Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal,
   result.hop_us = TRY(measure_hop_us(engine->engine(), engine->stage_count(), vocab_size, stop));
   result.peak_rss_bytes = own_peak_rss_bytes();
   result.split = engine->split();
+  result.pins = engine->pins();
   return result;
 }
 
@@ -173,6 +175,7 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   serving.split = options.model.split;
   cluster_options.workers = options.workers;
   cluster_options.threads = options.model.threads;
+  cluster_options.pin = options.model.pin;
   cluster_options.isa = options.model.isa;
   const TimePoint begin = SystemClock().now();
   const std::unique_ptr<LocalCluster> cluster =
@@ -206,6 +209,14 @@ Result<Settings> settings_of(const ModelOptions& options) {
                   .isa = cpu::isa_name(TRY(cpu::choose_isa(options.isa)))};
 }
 
+// The processors of the threads, null where workers decide.
+Json pinned_json(const BenchResult& result, const Settings& settings) {
+  if (!result.pins) return nullptr;
+  const std::vector<int>& cpus = result.pins->cpus;
+  const auto used = std::min(cpus.size(), static_cast<size_t>(settings.threads));
+  return std::vector<int>(cpus.begin(), cpus.begin() + static_cast<ptrdiff_t>(used));
+}
+
 std::string to_json(const BenchResult& result, const BenchOptions& options,
                     const Settings& settings) {
   // What was not measured is null.
@@ -228,6 +239,8 @@ std::string to_json(const BenchResult& result, const BenchOptions& options,
                        {"batch", options.batch},
                        {"depth", options.depth},
                        {"threads", settings.threads},
+                       {"pinned", pinned_json(result, settings)},
+                       {"pin_reason", result.pins ? Json(result.pins->text) : Json()},
                        {"isa", settings.isa},
                        {"kv_type", options.model.kv_type}};
   return json_line(object);
@@ -265,8 +278,9 @@ std::string to_text(const BenchResult& result, const BenchOptions& options,
                        "the planner's, one sequence"));
   }
   return fmt::format(
-      "{}, {}, {} thread{}{}, layers {}\n\n{}", base_name(options.model.path), settings.isa,
+      "{}, {}, {} thread{}{}{}, layers {}\n\n{}", base_name(options.model.path), settings.isa,
       settings.threads, settings.threads == 1 ? "" : "s",
+      result.pins && !result.pins->cpus.empty() ? " (pinned)" : "",
       options.workers > 0 ? fmt::format(" in each of {} workers", options.workers) : "", layers,
       table_text(rows, {1}));
 }

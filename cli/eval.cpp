@@ -142,6 +142,7 @@ Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& optio
   LocalClusterOptions cluster_options;
   cluster_options.workers = static_cast<uint32_t>(options.workers);
   cluster_options.threads = options.model.threads;
+  cluster_options.pin = options.model.pin;
   cluster_options.isa = options.model.isa;
   cluster_options.skip_probe = true;
   ServingOptions& serving = cluster_options.serving;
@@ -183,9 +184,14 @@ Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options, const E
 
   worker::LocalPipelineOptions pipeline_options;
   // Over workers the planner reads the split, which may name them.
-  if (options.workers == 0) pipeline_options.ranges = TRY(stage_ranges(options.model, hparams));
-  pipeline_options.slots_max = options.batch;
   StageOptions& stage = pipeline_options.stage;
+  if (options.workers == 0) {
+    pipeline_options.ranges = TRY(stage_ranges(options.model, hparams));
+    const ThreadPins pins = TRY(pins_of(options.model, pipeline_options.ranges.size()));
+    log::debug("{}", pins.text);
+    stage.backend.cpus = pins.cpus;
+  }
+  pipeline_options.slots_max = options.batch;
   stage.kv.type = TRY(parse_kv_type(options.model.kv_type));
   stage.kv.group_blocks.assign(hparams.kv_groups.size(),
                                static_cast<int32_t>(options.batch) * shape.blocks_per_sequence);

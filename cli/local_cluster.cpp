@@ -143,6 +143,8 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
   const std::string folder =
       std::filesystem::absolute(serving.model_path, ignored).parent_path().string();
   const std::string binary = options.binary.empty() ? "/proc/self/exe" : options.binary;
+  // Each would take the same processors.
+  const std::string pin = options.pin == "auto" && options.workers > 1 ? "off" : options.pin;
   for (uint32_t i = 1; i <= options.workers; ++i) {
     std::vector<std::string> arguments = {"worker",
                                           "--join",
@@ -154,6 +156,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
     if (options.threads > 0) {
       arguments.insert(arguments.end(), {"--threads", std::to_string(options.threads)});
     }
+    arguments.insert(arguments.end(), {"--pin", pin});
     if (options.skip_probe) arguments.insert(arguments.end(), {"--speed", "10,200,50"});
     if (!options.isa.empty()) arguments.insert(arguments.end(), {"--isa", options.isa});
     cluster->workers_.push_back(

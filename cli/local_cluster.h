@@ -56,6 +56,7 @@ struct LocalClusterOptions {
   ServingOptions serving;
   uint32_t workers = 1;
   int threads = 0;                              // of each worker; 0: its own choice
+  std::string pin = "auto";                     // of each worker; auto: only a single one
   std::string isa;                              // of each worker; empty: the best
   std::string binary;                           // empty: this program
   bool skip_probe = false;                      // workers count as equal, and start quicker

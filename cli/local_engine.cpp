@@ -6,6 +6,7 @@
 
 #include "cli/session.h"
 #include "runtime/base/human.h"
+#include "runtime/base/log.h"
 
 namespace strata::cli {
 namespace {
@@ -93,6 +94,9 @@ Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal,
   stage.max_context = static_cast<int32_t>(context);
   stage.devices = devices_->devices();
   stage.backend.threads = options.model.threads;
+  pins_ = TRY(pins_of(options.model, ranges_.size()));
+  log::debug("{}", pins_.text);
+  stage.backend.cpus = pins_.cpus;
   stage.load.mapped = options.model.mapped;
   stage.load.threads = options.model.threads;
   stage.load.progress = [&terminal](const LoadProgress& progress) {

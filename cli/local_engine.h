@@ -37,6 +37,7 @@ class LocalEngine {
   uint32_t context() const { return shape_.context; }
   // Layers of each stage, head first.
   std::vector<int32_t> split() const;
+  const ThreadPins& pins() const { return pins_; }
   uint32_t stage_count() const { return static_cast<uint32_t>(pipeline_->stage_count()); }
   uint32_t vocab_size() const { return static_cast<uint32_t>(shape_.vocab_size); }
 
@@ -50,6 +51,7 @@ class LocalEngine {
   coordinator::PipelineShape shape_;
   std::shared_ptr<worker::LocalPipeline> pipeline_;
   std::vector<LayerRange> ranges_;
+  ThreadPins pins_;
   std::unique_ptr<coordinator::Generator> generator_;
 };
 

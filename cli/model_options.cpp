@@ -10,6 +10,7 @@
 #include "backends/cpu/isa.h"
 #include "cli/command.h"
 #include "coordinator/planner/planner.h"
+#include "runtime/base/thread_pool.h"
 #include "worker/local_pipeline.h"
 
 namespace strata::cli {
@@ -35,6 +36,7 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
       ->check(CLI::Range(0, 1024))
       ->type_name("N")
       ->group("Processor");
+  add_pin_option(command, options.pin);
   command
       .add_option("--isa", options.isa,
                   "Vector path: scalar, avx2 or avx512; equal results on each (default: the best "
@@ -43,8 +45,24 @@ void add_model_options(CLI::App& command, ModelOptions& options, const std::stri
       ->group("Processor");
 }
 
+void add_pin_option(CLI::App& command, std::string& pin) {
+  command
+      .add_option("--pin", pin,
+                  "Hold each computing thread to a processor of its own: auto, on or off; auto "
+                  "does where no other process may run (default auto)")
+      ->type_name("MODE")
+      ->group("Processor");
+}
+
+Result<ThreadPins> pins_of(const ModelOptions& options, size_t pools) {
+  return choose_pins({.mode = TRY(parse_pin_mode(options.pin).with_context("--pin")),
+                      .threads = options.threads > 0 ? options.threads : usable_core_count(),
+                      .pools = static_cast<int>(pools)});
+}
+
 Status check_model_options(const ModelOptions& options) {
   TRY(parse_kv_type(options.kv_type));
+  TRY(parse_pin_mode(options.pin).with_context("--pin"));
   if (options.split) TRY(coordinator::parse_split(*options.split));
   // A name that is none; what this processor lacks is no wrong use.
   const Status isa = cpu::choose_isa(options.isa).status();

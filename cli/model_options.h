@@ -14,6 +14,7 @@
 #include "runtime/gguf/gguf_file.h"
 #include "runtime/model/hparams.h"
 #include "runtime/model/layer_range.h"
+#include "runtime/topology/thread_pins.h"
 
 namespace CLI {
 class App;
@@ -24,14 +25,21 @@ namespace strata::cli {
 struct ModelOptions {
   std::string path;
   int threads = 0;                   // 0: one for each core that this process may use
+  std::string pin = "auto";          // as parse_pin_mode() takes it
   std::string isa;                   // empty: the best
   std::string kv_type;               // as dtype_from_name() takes it
   std::optional<std::string> split;  // layers per stage, as parse_split() takes it; none: one stage
   bool mapped = false;               // weights stay in the file's mapping
 };
 
-// -m/--model, --threads, --isa, --kv-type (with that default), --split and --mapped.
+// -m/--model, --threads, --pin, --isa, --kv-type (with that default), --split and --mapped.
 void add_model_options(CLI::App& command, ModelOptions& options, const std::string& kv_type);
+
+// --pin, for commands that take the processor's options one by one.
+void add_pin_option(CLI::App& command, std::string& pin);
+
+// Where threads of `pools` stages in this process run. Errors: those of choose_pins().
+Result<ThreadPins> pins_of(const ModelOptions& options, size_t pools);
 
 // Errors: INVALID_ARGUMENT for options whose text means nothing.
 Status check_model_options(const ModelOptions& options);

@@ -14,6 +14,7 @@
 
 #include "backends/remote/listener.h"
 #include "cli/cluster_options.h"
+#include "cli/model_options.h"
 #include "cli/signals.h"
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
@@ -32,6 +33,7 @@ struct WorkerCommandOptions {
   std::vector<std::string> models;
   std::string cache;
   std::string speed;
+  std::string pin = "auto";
   std::string isa;
   TokenOptions token;
   bool insecure_network = false;
@@ -74,6 +76,7 @@ Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) 
   }
   options.cache_folder = given.cache.empty() ? user_cache_folder() : given.cache;
   if (!given.speed.empty()) options.speed = TRY(worker::parse_speed(given.speed));
+  options.pin = TRY(parse_pin_mode(given.pin).with_context("--pin"));
   options.isa = given.isa;
   options.insecure_network = given.insecure_network;
   options.read_token = [token = given.token] { return read_token(token, false); };
@@ -134,6 +137,7 @@ void add_worker_command(CLI::App& app, CommandContext& context) {
       "Memory to use at most, such as 8GiB (default: 90 % of what is free)");
   add("Processor", "--threads", options->threads, "N",
       "Threads that compute; 0: one for each core (default 0)");
+  add_pin_option(command, options->pin);
   add("Processor", "--isa", options->isa, "PATH",
       "Vector path: scalar, avx2 or avx512; equal results on each (default: the best here)");
   add("Processor", "--speed", options->speed, "A,B,C",

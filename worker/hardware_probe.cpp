@@ -103,6 +103,7 @@ Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& re
       cpu::ProbeOptions options;
       options.isa = TRY(cpu::choose_isa(request.isa));
       options.threads = request.threads;
+      options.cpus = request.cpus;
       options.stop = request.stop;
       report.speed = TRY(cpu::probe_speed(options));
     }

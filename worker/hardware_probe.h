@@ -16,6 +16,7 @@ namespace strata::worker {
 
 struct ProbeRequest {
   int threads = 1;
+  std::vector<int> cpus = {};  // as BackendOptions has them
   // Given in place of a measurement.
   std::optional<DeviceSpeed> speed;
   std::string isa;  // the CPU's vector path; empty: the best

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <deque>
 #include <thread>
 
 #include "runtime/base/check.h"
@@ -23,6 +22,37 @@ struct QueuedStep {
   bool is_over_limit = false;  // kept in order, so that it is refused in order
 };
 
+// First in, first out, with all its room from the start: a step in and out allocates nothing.
+// Threads: externally synchronised.
+class StepRing {
+ public:
+  explicit StepRing(size_t capacity) : places_(capacity) {}
+  bool empty() const { return count_ == 0; }
+  size_t size() const { return count_; }
+  size_t capacity() const { return places_.size(); }
+  const QueuedStep& front() const { return places_[begin_]; }
+  // Requires: size() < capacity().
+  void push(QueuedStep step) {
+    places_[(begin_ + count_) % places_.size()] = std::move(step);
+    ++count_;
+  }
+  // Requires: !empty().
+  QueuedStep pop() {
+    QueuedStep step = std::move(places_[begin_]);
+    begin_ = (begin_ + 1) % places_.size();
+    --count_;
+    return step;
+  }
+  void clear() {
+    while (!empty()) static_cast<void>(pop());
+  }
+
+ private:
+  std::vector<QueuedStep> places_;
+  size_t begin_ = 0;
+  size_t count_ = 0;
+};
+
 }  // namespace
 
 struct LocalStage::Impl {
@@ -30,8 +60,8 @@ struct LocalStage::Impl {
       : options(stage_options),
         feedback(options.epoch, options.slots_max),
         runner(std::move(model),
-               {options.name, options.epoch, options.slots_max, options.tokenizer_file}, feedback) {
-  }
+               {options.name, options.epoch, options.slots_max, options.tokenizer_file}, feedback),
+        queue(size_t{2} * options.queue_max) {}
 
   const LocalStageOptions options;
   TokenFeedback feedback;
@@ -40,7 +70,7 @@ struct LocalStage::Impl {
 
   mutable Mutex mutex;
   CondVar changed;
-  std::deque<QueuedStep> queue STRATA_GUARDED_BY(mutex);
+  StepRing queue STRATA_GUARDED_BY(mutex);  // twice queue_max: see submit()
   bool stopping STRATA_GUARDED_BY(mutex) = false;
   bool runs STRATA_GUARDED_BY(mutex) = false;  // the thread
   StageCounters counters STRATA_GUARDED_BY(mutex);
@@ -57,8 +87,7 @@ bool LocalStage::Impl::take(QueuedStep& step) {
   const MutexLock lock(mutex);
   while (queue.empty() && !stopping) changed.wait(mutex);
   if (stopping) return false;
-  step = std::move(queue.front());
-  queue.pop_front();
+  step = queue.pop();
   counters.has_step = true;
   counters.step_id = step.frame.plan.step_id;
   counters.step_tokens = step.frame.plan.live_tokens();
@@ -157,17 +186,19 @@ void LocalStage::submit(StepFrame frame) {
     step.deadline = SystemClock().now() + std::chrono::milliseconds(frame.plan.budget_ms);
   }
   step.frame = std::move(frame);
-  const MutexLock lock(impl_->mutex);
-  if (impl_->stopping) return;
-  // A refused step keeps its place, but not its payload. Beyond twice the bound not even that: the
-  // gap in the step ids then tells the sender.
-  if (impl_->queue.size() >= impl_->options.queue_max) {
-    step.is_over_limit = true;
-    step.frame.activations = {};
-    if (impl_->queue.size() >= size_t{2} * impl_->options.queue_max) return;
+  {
+    const MutexLock lock(impl_->mutex);
+    if (impl_->stopping) return;
+    // A refused step keeps its place, but not its payload. Beyond twice the bound not even that:
+    // the gap in the step ids then tells the sender.
+    if (impl_->queue.size() >= impl_->options.queue_max) {
+      step.is_over_limit = true;
+      step.frame.activations = {};
+      if (impl_->queue.size() == impl_->queue.capacity()) return;
+    }
+    impl_->queue.push(std::move(step));
   }
-  impl_->queue.push_back(std::move(step));
-  impl_->changed.notify_one();
+  impl_->changed.notify_one();  // without the lock, for which it would wait at once
 }
 
 ResultSink& LocalStage::token_sink() {

@@ -18,16 +18,21 @@ Status bad_slot(std::string_view record, uint32_t slot, uint32_t slots_max) {
 
 }  // namespace
 
-SlotTable::SlotTable(SlotLimits limits) : limits_(std::move(limits)), slots_(limits_.slots_max) {}
+SlotTable::SlotTable(SlotLimits limits)
+    : limits_(std::move(limits)),
+      slots_(limits_.slots_max),
+      open_(limits_.slots_max),
+      opened_(limits_.slots_max),
+      seen_(limits_.slots_max) {}
 
-Status SlotTable::check(const StepPlan& plan, bool is_head) const {
-  std::vector<bool> open(slots_.size());
-  for (size_t i = 0; i < slots_.size(); ++i) open[i] = slots_[i].is_open;
-  TRY(check_opens(plan, open));
-  std::vector<bool> opened(slots_.size());
-  for (const OpenSequence& sequence : plan.opens) opened[sequence.slot] = true;
-  TRY(check_blocks(plan, open));
-  TRY(check_rows(plan, open, opened));
+uint32_t SlotTable::table_entries() const {
+  return static_cast<uint32_t>(divide_up(limits_.max_context, ops::kKvBlockPositions));
+}
+
+Status SlotTable::check(const StepPlan& plan, bool is_head) {
+  TRY(check_opens(plan));
+  TRY(check_blocks(plan));
+  TRY(check_rows(plan));
   if (!is_head) return ok_status();
   uint64_t wanted = 0;
   for (const StepRow& row : plan.rows) {
@@ -38,21 +43,23 @@ Status SlotTable::check(const StepPlan& plan, bool is_head) const {
       fmt::format("{} token ids, the rows need {}", plan.tokens.size(), wanted));
 }
 
-Status SlotTable::check_opens(const StepPlan& plan, std::vector<bool>& open) const {
+Status SlotTable::check_opens(const StepPlan& plan) {
+  for (size_t i = 0; i < slots_.size(); ++i) open_[i] = slots_[i].is_open;
+  opened_.assign(slots_.size(), false);
   for (const uint32_t slot : plan.closes) {
     if (slot >= slots_.size()) return bad_slot("close", slot, limits_.slots_max);
-    open[slot] = false;
+    open_[slot] = false;
   }
   for (const OpenSequence& sequence : plan.opens) {
     if (sequence.slot >= slots_.size()) {
       return bad_slot("open", sequence.slot, limits_.slots_max);
     }
-    if (open[sequence.slot]) {
+    if (open_[sequence.slot]) {
       return Status(StatusCode::already_exists,
                     fmt::format("slot {} is opened for sequence {} while it is in use",
                                 sequence.slot, sequence.sequence_id));
     }
-    open[sequence.slot] = true;
+    open_[sequence.slot] = opened_[sequence.slot] = true;
     TRY(validate(sequence.sampling, limits_.n_vocab)
             .with_context(fmt::format("sequence {}", sequence.sequence_id)));
     for (const int32_t id : sequence.history) {
@@ -71,15 +78,13 @@ Status SlotTable::check_opens(const StepPlan& plan, std::vector<bool>& open) con
   return ok_status();
 }
 
-Status SlotTable::check_blocks(const StepPlan& plan, const std::vector<bool>& open) const {
-  const auto table_entries =
-      static_cast<uint32_t>(divide_up(limits_.max_context, ops::kKvBlockPositions));
+Status SlotTable::check_blocks(const StepPlan& plan) const {
   const size_t groups = limits_.group_blocks.size();
   for (const BlockChange& change : plan.block_changes) {
     if (change.slot >= slots_.size()) {
       return bad_slot("block change", change.slot, limits_.slots_max);
     }
-    if (!open[change.slot]) {
+    if (!open_[change.slot]) {
       return not_found(
           fmt::format("block change of slot {}, which holds no sequence", change.slot));
     }
@@ -87,12 +92,12 @@ Status SlotTable::check_blocks(const StepPlan& plan, const std::vector<bool>& op
       return invalid_argument(
           fmt::format("block change in KV group {} of {}", change.group, groups));
     }
-    if (change.index >= table_entries || change.block < -1 ||
+    if (change.index >= table_entries() || change.block < -1 ||
         change.block >= limits_.group_blocks[change.group]) {
       return invalid_argument(fmt::format(
           "block change to block {} at entry {}: KV group {} has {} blocks, a table {} entries",
           change.block, change.index, change.group, limits_.group_blocks[change.group],
-          table_entries));
+          table_entries()));
     }
   }
   for (const BlockCopy& copy : plan.block_copies) {
@@ -104,22 +109,21 @@ Status SlotTable::check_blocks(const StepPlan& plan, const std::vector<bool>& op
   return ok_status();
 }
 
-Status SlotTable::check_rows(const StepPlan& plan, const std::vector<bool>& open,
-                             const std::vector<bool>& opened) const {
-  std::vector<bool> seen(slots_.size());
+Status SlotTable::check_rows(const StepPlan& plan) {
+  seen_.assign(slots_.size(), false);
   uint64_t tokens = 0;
   size_t live = 0;
   for (const StepRow& row : plan.rows) {
     if (row.slot >= slots_.size()) return bad_slot("row", row.slot, limits_.slots_max);
-    if (seen[row.slot]) {
+    if (seen_[row.slot]) {
       return invalid_argument(fmt::format("two rows of slot {} in one step", row.slot));
     }
-    seen[row.slot] = true;
-    if (!open[row.slot]) {
+    seen_[row.slot] = true;
+    if (!open_[row.slot]) {
       return not_found(fmt::format("row of slot {}, which holds no sequence", row.slot));
     }
     if ((row.flags & StepRow::dead) != 0) continue;  // nobody will run it
-    TRY(check_row(row, opened[row.slot]));
+    TRY(check_row(row, opened_[row.slot]));
     tokens += row.count;
     ++live;
   }
@@ -165,8 +169,13 @@ void SlotTable::apply(const StepPlan& plan) {
     slot = Slot();
     slot.is_open = true;
     slot.sequence = sequence;
+    // All that the sequence may come to, so that no token of it has to allocate.
     slot.tables.resize(limits_.group_blocks.size());
+    for (std::vector<int32_t>& table : slot.tables) table.reserve(table_entries());
     slot.history = std::move(slot.sequence.history);
+    if (looks_back(slot.sequence.sampling)) {
+      slot.history.reserve(static_cast<size_t>(limits_.max_context) + 1);
+    }
   }
   for (const BlockChange& change : plan.block_changes) {
     std::vector<int32_t>& table = slots_[change.slot].tables[change.group];

@@ -43,8 +43,9 @@ class SlotTable {
   explicit SlotTable(SlotLimits limits);
 
   // Whether the plan can be applied and its rows can run. `is_head` also checks the tokens.
-  // Errors: INVALID_ARGUMENT, NOT_FOUND (a slot without a sequence), ALREADY_EXISTS.
-  Status check(const StepPlan& plan, bool is_head) const;
+  // Changes nothing of the slots. Errors: INVALID_ARGUMENT, NOT_FOUND (a slot without a sequence),
+  // ALREADY_EXISTS.
+  Status check(const StepPlan& plan, bool is_head);
   // Closes, opens and block changes. Requires: check() passed.
   void apply(const StepPlan& plan);
 
@@ -53,14 +54,19 @@ class SlotTable {
   const Slot& operator[](uint32_t slot) const { return slots_[slot]; }
 
  private:
-  Status check_opens(const StepPlan& plan, std::vector<bool>& open) const;
-  Status check_blocks(const StepPlan& plan, const std::vector<bool>& open) const;
-  Status check_rows(const StepPlan& plan, const std::vector<bool>& open,
-                    const std::vector<bool>& opened) const;
+  uint32_t table_entries() const;  // of a whole context
+  Status check_opens(const StepPlan& plan);
+  Status check_blocks(const StepPlan& plan) const;
+  Status check_rows(const StepPlan& plan);
   Status check_row(const StepRow& row, bool opened) const;
 
   SlotLimits limits_;
   std::vector<Slot> slots_;
+  // {slots_max}, of the plan being checked: in use after its closes and opens; opened by it; with a
+  // row in it.
+  std::vector<bool> open_;
+  std::vector<bool> opened_;
+  std::vector<bool> seen_;
 };
 
 }  // namespace strata::worker

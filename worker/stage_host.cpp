@@ -190,6 +190,7 @@ Result<StageOptions> StageHost::stage_options(const remote::LoadStage& order,
   stage.max_context = bounded(order.context_tokens);
   stage.devices = options_.devices->devices();
   stage.backend.threads = static_cast<int>(order.threads > 0 ? order.threads : options_.threads);
+  stage.backend.cpus = options_.cpus;
   stage.load.threads = stage.backend.threads;
   return stage;
 }

@@ -37,6 +37,7 @@ namespace strata::worker {
 struct StageHostOptions {
   std::string name;  // the worker's
   uint32_t threads = 1;
+  std::vector<int> cpus = {};  // of these threads, as BackendOptions has them
   uint64_t memory_limit_bytes = 0;
   bool insecure_network = false;
   const DeviceRegistry* devices = nullptr;  // not owned

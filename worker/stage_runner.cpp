@@ -56,12 +56,11 @@ void StageRunner::Batch::clear() {
   activations.clear();
   positions.clear();
   sequence.clear();
-  sequences.clear();
   outputs.clear();
 }
 
 // The records against the slots, then the activations' size.
-Status StageRunner::check_content(const StepFrame& frame) const {
+Status StageRunner::check_content(const StepFrame& frame) {
   const StepPlan& plan = frame.plan;
   TRY(slots_.check(plan, is_head()));
   const uint64_t n_embd = static_cast<uint64_t>(model_->hparams().n_embd);
@@ -117,11 +116,12 @@ void StageRunner::add_row(const StepFrame& frame, size_t index, size_t first_col
     batch_.activations.insert(batch_.activations.end(), columns.begin(), columns.end());
     live.is_finite = !is_tail() || all_finite(columns);
   }
-  BatchSequence& sequence = batch_.sequences.emplace_back();
-  sequence.tables.assign(slot.tables.begin(), slot.tables.end());
+  const size_t number = batch_.rows.size();
+  if (number == batch_.sequences.size()) batch_.sequences.emplace_back();
+  batch_.sequences[number].tables.assign(slot.tables.begin(), slot.tables.end());
   for (uint32_t i = 0; i < row.count; ++i) {
     batch_.positions.push_back(static_cast<int32_t>(row.position + i));
-    batch_.sequence.push_back(static_cast<int32_t>(batch_.rows.size()));
+    batch_.sequence.push_back(static_cast<int32_t>(number));
   }
   if (is_tail()) {
     const bool all = (row.flags & StepRow::want_logits) != 0;
@@ -157,7 +157,7 @@ Result<std::span<const float>> StageRunner::compute() {
                       .activations = batch_.activations,
                       .positions = batch_.positions,
                       .sequence = batch_.sequence,
-                      .sequences = batch_.sequences,
+                      .sequences = std::span(batch_.sequences).first(batch_.rows.size()),
                       .outputs = batch_.outputs});
 }
 
@@ -209,6 +209,7 @@ TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
   }
   record.token = choice->token.id;
   record.logprob = choice->token.logprob;
+  record.top.reserve(choice->token.top.size());
   for (const TokenLogprob& top : choice->token.top) record.top.emplace_back(top.id, top.logprob);
   record.end = choice->end == SequenceEnd::none
                    ? end_of(slot.sequence, record.token, record.position)
@@ -228,6 +229,7 @@ StepResult StageRunner::sample(const StepPlan& plan, std::span<const float> logi
   result.epoch = plan.epoch;
   result.step_id = plan.step_id;
   const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
+  result.records.reserve(batch_.rows.size());
   for (const LiveRow& live : batch_.rows) {
     if (live.n_outputs == 0) continue;
     result.records.push_back(

@@ -69,7 +69,7 @@ class StageRunner {
     std::vector<float> activations;
     std::vector<int32_t> positions;
     std::vector<int32_t> sequence;
-    std::vector<BatchSequence> sequences;
+    std::vector<BatchSequence> sequences;  // the first rows.size() are this batch's
     std::vector<int32_t> outputs;
   };
 
@@ -77,7 +77,7 @@ class StageRunner {
   bool is_tail() const { return model_->options().range.has_head; }
 
   Status check_order(const StepPlan& plan) const;
-  Status check_content(const StepFrame& frame) const;
+  Status check_content(const StepFrame& frame);
   Status fill_batch(StepFrame& frame, std::optional<TimePoint> deadline);
   Status take_tokens(const StepPlan& plan, StepRow& row, size_t& next_token,
                      std::optional<TimePoint> deadline);

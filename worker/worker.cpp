@@ -59,8 +59,11 @@ class WorkerImpl final : public Worker {
 
   Status probe() {
     TRY(register_all(registry_, {options_.isa}));
+    const ThreadPins pins = TRY(choose_pins(
+        {.mode = options_.pin, .threads = static_cast<int>(options_.threads), .pools = 1}));
     ProbeRequest request;
     request.threads = static_cast<int>(options_.threads);
+    request.cpus = pins.cpus;
     request.speed = options_.speed;
     request.isa = options_.isa;
     request.stop = options_.stop;
@@ -77,10 +80,12 @@ class WorkerImpl final : public Worker {
                 device.description, options_.threads, human_bytes(options_.memory_limit_bytes),
                 human_bytes(static_cast<uint64_t>(device.speed.read_bytes_per_s)));
     }
+    log::info("{}", pins.text);
     TRY(remote::check_rpc_threads());
     StageHostOptions host;
     host.name = options_.name;
     host.threads = options_.threads;
+    host.cpus = pins.cpus;
     host.memory_limit_bytes = options_.memory_limit_bytes;
     host.insecure_network = options_.insecure_network;
     host.devices = &registry_;

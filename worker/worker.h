@@ -21,6 +21,7 @@
 
 #include "backends/remote/channel.h"
 #include "runtime/device/device.h"
+#include "runtime/topology/thread_pins.h"
 
 namespace strata::worker {
 
@@ -29,6 +30,7 @@ struct WorkerOptions {
   remote::Address listen{"127.0.0.1", 0};
   std::string name;
   uint32_t threads = 0;  // 0: one for each core that this process may use
+  PinMode pin = PinMode::automatic;
   // 0: what is free now, less a tenth; shared with the other workers of the host that have 0 here.
   uint64_t memory_limit_bytes = 0;
   std::vector<std::string> model_folders;

@@ -40,8 +40,11 @@ uint64_t WorkspaceSize::total(int threads) const {
   return std::max<uint64_t>(shared_bytes + thread_bytes * static_cast<uint64_t>(threads), 64);
 }
 
-CpuBackend::CpuBackend(const Device& device, Isa isa, int threads)
-    : device_(device), kernels_(kernels_of(isa)), matmul_(matmul_kernels(isa)), pool_(threads) {}
+CpuBackend::CpuBackend(const Device& device, Isa isa, int threads, std::span<const int> cpus)
+    : device_(device),
+      kernels_(kernels_of(isa)),
+      matmul_(matmul_kernels(isa)),
+      pool_(threads, cpus) {}
 
 CpuBackend::~CpuBackend() = default;
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/cpu/isa.h"
@@ -29,8 +30,9 @@ const KernelTable& kernels_of(Isa isa);
 
 class CpuBackend final : public Backend {
  public:
-  // Requires: threads >= 1, the processor has the vector path, `device` outlives the backend.
-  CpuBackend(const Device& device, Isa isa, int threads);
+  // `cpus`: see BackendOptions. Requires: threads >= 1, the processor has the vector path, `device`
+  // outlives the backend.
+  CpuBackend(const Device& device, Isa isa, int threads, std::span<const int> cpus = {});
   ~CpuBackend() override;
 
   const Device& device() const override { return device_; }

@@ -41,7 +41,8 @@ class CpuDevice final : public Device {
 
   Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) const override {
     const int threads = TRY(thread_count(options));
-    return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*this, isa_, threads));
+    return std::unique_ptr<Backend>(
+        std::make_unique<CpuBackend>(*this, isa_, threads, options.cpus));
   }
   Result<uint64_t> workspace_bytes(std::span<const GraphView> parts,
                                    const BackendOptions& options) const override {

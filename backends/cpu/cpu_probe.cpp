@@ -111,7 +111,7 @@ Result<double> compute_rate(const ProbeOptions& options, ThreadPool& pool, DType
 }  // namespace
 
 Result<DeviceSpeed> probe_speed(const ProbeOptions& options) {
-  ThreadPool pool(options.threads);
+  ThreadPool pool(options.threads, options.cpus);
   const auto check_stop = [&] {
     return options.stop.stop_requested() ? cancelled("asked to end while the speed was measured")
                                          : ok_status();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <stop_token>
+#include <vector>
 
 #include "backends/cpu/isa.h"
 #include "runtime/base/status.h"
@@ -17,6 +18,7 @@ namespace strata::cpu {
 struct ProbeOptions {
   Isa isa;
   int threads = 1;
+  std::vector<int> cpus = {};                // as BackendOptions has them
   double seconds = 0.2;                      // for each measurement, at least one round
   std::stop_token stop;                      // looked at after each round
   uint64_t read_bytes = uint64_t{96} << 20;  // of weights per round, all threads together

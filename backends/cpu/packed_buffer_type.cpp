@@ -10,6 +10,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/checked_math.h"
 #include "runtime/memory/host_buffer.h"
+#include "runtime/topology/memory_spread.h"
 
 namespace strata::cpu {
 namespace {
@@ -33,6 +34,9 @@ class PackedBufferType final : public BufferType {
     return all.value_or(UINT64_MAX);
   }
   Result<std::unique_ptr<Buffer>> allocate(uint64_t size) const override;
+
+ private:
+  const MemorySpread spread_ = MemorySpread::of_this_process();
 };
 
 // Bounds of a run of whole rows, in rows counted over all matrices.
@@ -118,6 +122,7 @@ Result<std::unique_ptr<Buffer>> PackedBufferType::allocate(uint64_t size) const 
   std::unique_ptr<Buffer> memory = TRY(host_buffer_type().allocate(size));
   // Weights are streamed once a token: fewer, larger pages keep the prefetchers going. Only a hint.
   if (size > 0) madvise(memory->base(), size, MADV_HUGEPAGE);
+  spread_.apply({memory->base(), size});
   return std::unique_ptr<Buffer>(new PackedBuffer(*this, std::move(memory)));
 }
 

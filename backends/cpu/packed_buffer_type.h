@@ -4,6 +4,8 @@
 // layout of each type stands in repack.h. It is a little larger than the file's for K-quants
 // (unpacked 6-bit scales, +3%) and for a last group of fewer than 16 rows.
 //
+// Over several memory nodes its pages are spread (runtime/topology/memory_spread.h).
+//
 // Threads: as BufferType; writes to different groups of 16 rows may run at once.
 #pragma once
 

@@ -53,9 +53,11 @@ EngineCounters EngineLoop::counters() const {
 }
 
 void EngineLoop::post(Command command) {
-  MutexLock lock(mutex_);
-  inbox_.push_back(std::move(command));
-  wake_.notify_one();
+  {
+    MutexLock lock(mutex_);
+    inbox_.push_back(std::move(command));
+  }
+  wake_.notify_one();  // without the lock, for which it would wait at once
 }
 
 std::deque<EngineLoop::Command> EngineLoop::wait_for_commands() {

@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-// Running maxima side by side: four registers of 4, enough to hide the latency of a maximum.
+// Running results side by side: four registers of 4, enough to hide the latency of a maximum.
 constexpr size_t kLanes = 16;
 
 float largest_of(std::span<const float> values) {
@@ -29,12 +29,19 @@ float largest_of(std::span<const float> values) {
 }  // namespace
 
 bool all_finite(std::span<const float> values) {
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t not_finite = 0;
-  for (const float value : values) {
-    not_finite |= static_cast<uint32_t>((std::bit_cast<uint32_t>(value) & kExponent) == kExponent);
+  // One more in the exponent of a number without sign: only a full one spills into the sign's bit.
+  const auto spilled = [](float value) {
+    return (std::bit_cast<uint32_t>(value) & 0x7fffffffu) + 0x00800000u;
+  };
+  std::array<uint32_t, kLanes> bits = {};
+  const size_t whole = values.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) bits[lane] |= spilled(values[i + lane]);
   }
-  return not_finite == 0;
+  uint32_t all = 0;
+  for (const uint32_t lane : bits) all |= lane;
+  for (size_t i = whole; i < values.size(); ++i) all |= spilled(values[i]);
+  return all < 0x80000000u;
 }
 
 size_t index_of_largest(std::span<const float> values) {

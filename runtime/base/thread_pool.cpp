@@ -1,6 +1,7 @@
 #include "runtime/base/thread_pool.h"
 
-#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,8 @@
 #include <system_error>
 
 #include "runtime/base/check.h"
+#include "runtime/base/cpu_list.h"
+#include "runtime/base/log.h"
 
 namespace strata {
 namespace {
@@ -45,9 +48,11 @@ void relax() {
 #endif
 }
 
+bool pin_this_thread(int cpu) { return allow_cpus(0, std::span(&cpu, 1)); }
+
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, std::span<const int> cpus) : cpus_(cpus.begin(), cpus.end()) {
   STRATA_CHECK(threads >= 1, "a pool counts its caller");
   helpers_.reserve(static_cast<size_t>(threads - 1));
   for (int i = 1; i < threads; ++i) {
@@ -64,10 +69,32 @@ ThreadPool::~ThreadPool() {
   published_.fetch_add(1);
   published_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
+  unpin_caller();
+}
+
+void ThreadPool::pin_caller() {
+  unpin_caller();
+  caller_ = ::pthread_self();
+  pinned_from_ = allowed_cpus(0);
+  if (!pinned_from_.empty() && pin_this_thread(cpus_.front())) {
+    pinned_id_ = ::gettid();
+  } else {
+    log::debug("threads stay free: the system does not pin one to processor {}", cpus_.front());
+  }
+}
+
+// The caller may have ended long ago.
+void ThreadPool::unpin_caller() {
+  if (pinned_id_ == 0) return;
+  if (::tgkill(::getpid(), pinned_id_, 0) == 0) allow_cpus(pinned_id_, pinned_from_);
+  pinned_id_ = 0;
 }
 
 void ThreadPool::run_job(int64_t count, JobFunction function, const void* context) {
   STRATA_CHECK(count >= 0 && count <= kMaxPieces, "too many pieces for one job");
+  if (!cpus_.empty() && (!caller_ || ::pthread_equal(*caller_, ::pthread_self()) == 0)) {
+    pin_caller();
+  }
   bool alone = count <= 1 || helpers_.empty();
   if (!alone && alone_until_ns_ != 0) {
     if (now_ns() < alone_until_ns_) {
@@ -83,14 +110,17 @@ void ThreadPool::run_job(int64_t count, JobFunction function, const void* contex
 
   function_ = function;
   context_ = context;
-  done_by_helpers_.store(0, std::memory_order_relaxed);
   ++job_number_;
   job_.store((job_number_ << kJobShift) | (static_cast<uint64_t>(count) << kCountShift),
              std::memory_order_release);
   // Sequentially consistent against a helper that counts itself as parked and then looks at
   // published_: either it sees this number, or it is seen here.
   published_.fetch_add(1, std::memory_order_seq_cst);
-  if (parked_.load(std::memory_order_seq_cst) > 0) published_.notify_all();
+  // Whoever counted itself is woken by this one call: they are 0 again.
+  if (parked_.load(std::memory_order_seq_cst) > 0) {
+    parked_.store(0, std::memory_order_relaxed);
+    published_.notify_all();
+  }
 
   const int64_t start_ns = now_ns();
   const int64_t mine = work_on_job(0);
@@ -120,7 +150,10 @@ int64_t ThreadPool::work_on_job(int thread) {
 }
 
 void ThreadPool::wait_for_others(int64_t pieces, int64_t stall_ns) {
-  const auto done = [&] { return done_by_helpers_.load(std::memory_order_acquire) == pieces; };
+  left_to_helpers_ += pieces;
+  const auto done = [&] {
+    return done_by_helpers_.load(std::memory_order_acquire) == left_to_helpers_;
+  };
   for (int i = 0; i < 2 * kRelaxesPerClock; ++i) {
     if (done()) return;
     relax();
@@ -139,6 +172,9 @@ void ThreadPool::wait_for_others(int64_t pieces, int64_t stall_ns) {
 }
 
 void ThreadPool::helper_main(int thread) {
+  const auto number = static_cast<size_t>(thread);
+  const bool is_pinned = number < cpus_.size() && pin_this_thread(cpus_[number]);
+  if (!cpus_.empty() && !is_pinned) run_where_process_may();  // its maker may be pinned
   uint32_t seen = 0;
   while (wait_for_job(seen)) work_on_job(thread);
 }
@@ -158,7 +194,6 @@ bool ThreadPool::wait_for_job(uint32_t& seen) {
 
   parked_.fetch_add(1, std::memory_order_seq_cst);
   published_.wait(seen, std::memory_order_seq_cst);
-  parked_.fetch_sub(1, std::memory_order_relaxed);
   seen = published_.load(std::memory_order_acquire);
   return !stop_.load(std::memory_order_relaxed);
 }
@@ -180,10 +215,7 @@ double cgroup_core_quota() {
 }  // namespace
 
 int usable_core_count() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  int cores = 0;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
+  int cores = static_cast<int>(allowed_cpus(0).size());
   if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
   const double quota = cgroup_core_quota();
   if (quota > 0) cores = std::min(cores, static_cast<int>(quota + 0.5));

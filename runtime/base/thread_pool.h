@@ -15,12 +15,20 @@
 // took) the pool runs jobs on the caller alone for ten times as long as the stall was, which bounds
 // the loss to a tenth.
 //
+// A pool may be given a processor for each thread: helpers pin themselves when they start, whoever
+// calls run() is pinned by its first job and let go at the pool's end, or when another thread
+// calls. Whether that is wise is the owner's affair (runtime/topology/exclusive_cpus.h).
+//
 // Threads: run() from one thread at a time. Helpers own nothing between jobs.
 #pragma once
+
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -33,8 +41,9 @@ class ThreadPool {
   static constexpr int64_t kMaxPieces = (int64_t{1} << 20) - 1;
 
   // `threads` counts the caller: 1 makes no helper. Requires: threads >= 1. If the system gives
-  // fewer threads, the pool has fewer.
-  explicit ThreadPool(int threads);
+  // fewer threads, the pool has fewer. Thread i runs on processor cpus[i] only; those beyond the
+  // list run anywhere.
+  explicit ThreadPool(int threads, std::span<const int> cpus = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -58,6 +67,8 @@ class ThreadPool {
  private:
   using JobFunction = void (*)(const void* context, int64_t piece, int thread);
 
+  void pin_caller();
+  void unpin_caller();
   void run_job(int64_t count, JobFunction function, const void* context);
   // Claims and runs pieces until none is left; returns how many.
   int64_t work_on_job(int thread);
@@ -67,21 +78,33 @@ class ThreadPool {
   // Spins, then parks, until a job newer than `seen` is published; false at the end.
   bool wait_for_job(uint32_t& seen);
 
+  // All that a helper needs to take part, in one cache line: it comes over once.
   // Written by the caller before it publishes, read by those who have claimed a piece.
-  JobFunction function_ = nullptr;
+  alignas(64) JobFunction function_ = nullptr;
   const void* context_ = nullptr;
-
   // Bits 0..19 next piece, 20..39 count, 40..63 job number.
-  alignas(64) std::atomic<uint64_t> job_{0};
-  alignas(64) std::atomic<int64_t> done_by_helpers_{0};
+  std::atomic<uint64_t> job_{0};
   // Counts published jobs: what parked helpers wait on. 32 bits, which is what a futex takes.
-  alignas(64) std::atomic<uint32_t> published_{0};
+  std::atomic<uint32_t> published_{0};
+  // Helpers that wait, or are about to, and were not woken yet.
   std::atomic<int32_t> parked_{0};
   std::atomic<bool> stop_{false};
 
-  // Caller only: until when (steady clock, ns) jobs run without helpers, 0 for not at all.
+  // Pieces that helpers have done since the pool began.
+  alignas(64) std::atomic<int64_t> done_by_helpers_{0};
+
+  // Caller only: pieces of all jobs that were left to helpers; until when (steady clock, ns) jobs
+  // run without helpers, 0 for not at all.
+  alignas(64) int64_t left_to_helpers_ = 0;
   int64_t alone_until_ns_ = 0;
   uint64_t job_number_ = 0;
+
+  const std::vector<int> cpus_;
+  // Of a pool with processors: who called last, its id in the kernel if it is pinned (else 0), and
+  // where it could run before.
+  std::optional<pthread_t> caller_;
+  pid_t pinned_id_ = 0;
+  std::vector<int> pinned_from_;
 
   std::vector<std::thread> helpers_;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/cpu_list.h"
 #include "runtime/base/human.h"
 
 namespace strata {
@@ -26,7 +27,10 @@ Status no_more_threads() {
 
 Status start_thread(std::thread& thread, std::function<void()> body) {
   try {
-    thread = std::thread([body = std::move(body)]() noexcept { body(); });
+    thread = std::thread([body = std::move(body)]() noexcept {
+      run_where_process_may();
+      body();
+    });
   } catch (const std::system_error&) {
     return no_more_threads();
   }

@@ -14,7 +14,8 @@ namespace strata {
 // RESOURCE_EXHAUSTED: what is said wherever the system gives no thread.
 Status no_more_threads();
 
-// Puts a thread that runs `body` into `thread`, which must not have one. `body` must not throw.
+// Puts a thread that runs `body` into `thread`, which must not have one. `body` must not throw. It
+// runs where the process may, also if its maker is pinned (thread_pool.h).
 // Errors: RESOURCE_EXHAUSTED if the system gives none.
 Status start_thread(std::thread& thread, std::function<void()> body);
 

@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/base/cpu_list.h"
+
 namespace strata {
 
 WorkThread::WorkThread(size_t jobs_max) : jobs_max_(jobs_max), thread_([this] { run(); }) {}
@@ -35,6 +37,7 @@ void WorkThread::stop() {
 }
 
 void WorkThread::run() noexcept {
+  run_where_process_may();
   while (true) {
     Job job;
     {

@@ -51,6 +51,9 @@ class Event {
 
 struct BackendOptions {
   int threads = 0;  // CPU only; 0: one for each core that this process may use
+  // CPU only: thread i runs on processor cpus[i]; those beyond the list, and all without one, run
+  // anywhere.
+  std::vector<int> cpus = {};
 };
 
 class Device {

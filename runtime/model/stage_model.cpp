@@ -49,6 +49,9 @@ struct StageModel::Impl {
   uint64_t graphs_built = 0;
   std::vector<float> output;
   std::vector<int32_t> staging;  // a group's table or cells, while it is written
+  // {the batch's sequences}: their first and last position, while the batch is checked.
+  std::vector<int32_t> first;
+  std::vector<int32_t> last;
 
   bool has_work(const StageBatch& batch) const {
     return !batch.positions.empty() &&
@@ -57,9 +60,9 @@ struct StageModel::Impl {
   int32_t table_blocks_max() const { return strata::table_blocks_max(options); }
 
   Status reserve();
-  Status check(const StageBatch& batch) const;
+  Status check(const StageBatch& batch);
   Status check_tokens(const StageBatch& batch) const;
-  Status check_tables(const StageBatch& batch) const;
+  Status check_tables(const StageBatch& batch);
   Result<StageGraph*> graph_for(const BatchShape& shape);
   Status set_inputs(const StageBatch& batch, StageGraph& stage);
   Status set_group_inputs(const StageBatch& batch, StageGraph& stage, size_t group);
@@ -96,9 +99,9 @@ Status StageModel::Impl::check_tokens(const StageBatch& batch) const {
 }
 
 // Every block that a token reads or writes must be one of the cache's.
-Status StageModel::Impl::check_tables(const StageBatch& batch) const {
-  std::vector<int32_t> first(batch.sequences.size(), INT32_MAX);
-  std::vector<int32_t> last(batch.sequences.size(), -1);
+Status StageModel::Impl::check_tables(const StageBatch& batch) {
+  first.assign(batch.sequences.size(), INT32_MAX);
+  last.assign(batch.sequences.size(), -1);
   for (size_t i = 0; i < batch.positions.size(); ++i) {
     const auto s = static_cast<size_t>(batch.sequence[i]);
     first[s] = std::min(first[s], batch.positions[i]);
@@ -127,7 +130,7 @@ Status StageModel::Impl::check_tables(const StageBatch& batch) const {
   return ok_status();
 }
 
-Status StageModel::Impl::check(const StageBatch& batch) const {
+Status StageModel::Impl::check(const StageBatch& batch) {
   const size_t n_tokens = batch.positions.size();
   if (n_tokens > static_cast<size_t>(options.max_batch_tokens)) {
     return invalid_argument(

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_map>
+#include <utility>
 
 #include "runtime/base/portable_math.h"
 
@@ -31,23 +31,24 @@ void apply_logit_bias(std::span<double> scores, std::span<const std::pair<int32_
 }
 
 Status apply_penalties(std::span<double> scores, std::span<const int32_t> history,
-                       const SamplingParams& params) {
+                       const SamplingParams& params, std::vector<int32_t>& counts) {
   if (!looks_back(params) || params.penalty_last_n == 0) return ok_status();
   if (params.penalty_last_n > 0) {
     history = history.last(std::min(history.size(), static_cast<size_t>(params.penalty_last_n)));
   }
-  std::unordered_map<int32_t, int32_t> counts;
   for (const int32_t id : history) {
-    if (id < 0 || static_cast<size_t>(id) >= scores.size()) {
-      return invalid_argument(
-          fmt::format("token id {} of the sequence is outside 0 to {}", id, scores.size() - 1));
-    }
-    ++counts[id];
+    if (id >= 0 && static_cast<size_t>(id) < scores.size()) continue;
+    return invalid_argument(
+        fmt::format("token id {} of the sequence is outside 0 to {}", id, scores.size() - 1));
   }
+  counts.resize(std::max(counts.size(), scores.size()));
+  for (const int32_t id : history) ++counts[static_cast<size_t>(id)];
   const double repeat = static_cast<double>(params.repetition_penalty);
-  for (const auto& [id, count] : counts) {
+  for (const int32_t id : history) {
+    // 0 once the id has had its turn.
+    const int32_t count = std::exchange(counts[static_cast<size_t>(id)], 0);
     double& score = scores[static_cast<size_t>(id)];
-    if (score == kBanned) continue;
+    if (count == 0 || score == kBanned) continue;
     score = score > 0.0 ? score / repeat : score * repeat;
     score -= static_cast<double>(params.presence_penalty) +
              static_cast<double>(count) * static_cast<double>(params.frequency_penalty);

@@ -26,9 +26,10 @@ struct Candidate {
 
 void apply_logit_bias(std::span<double> scores, std::span<const std::pair<int32_t, float>> bias);
 
+// `counts` is the caller's for its memory: grown to one number for each score, 0 before and after.
 // Errors: INVALID_ARGUMENT for an id of the history outside the scores.
 Status apply_penalties(std::span<double> scores, std::span<const int32_t> history,
-                       const SamplingParams& params);
+                       const SamplingParams& params, std::vector<int32_t>& counts);
 
 // The best id. Errors: FAILED_PRECONDITION if all are banned.
 Result<int32_t> best_id(std::span<const double> scores);

@@ -29,10 +29,10 @@ bool takes_best_logit(const SamplingParams& params) {
          params.logit_bias.empty();
 }
 
-// log(sum of e^logit).
-double log_sum_exp(std::span<const float> logits) {
+// log(sum of e^logit). `weights` is for its memory.
+double log_sum_exp(std::span<const float> logits, std::vector<double>& weights) {
   const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  std::vector<double> weights(logits.size());
+  weights.resize(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) weights[i] = static_cast<double>(logits[i]) - best;
   portable_exp_of_nonpositive(weights);
   double sum = 0.0;
@@ -40,10 +40,11 @@ double log_sum_exp(std::span<const float> logits) {
   return best + portable_log(sum);
 }
 
+// `ids` is for its memory.
 std::vector<TokenLogprob> best_logprobs(std::span<const float> logits, int32_t count,
-                                        double normaliser) {
+                                        double normaliser, std::vector<int32_t>& ids) {
   const size_t kept = std::min(static_cast<size_t>(std::max(count, 0)), logits.size());
-  std::vector<int32_t> ids(logits.size());
+  ids.resize(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   std::partial_sort(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(kept), ids.end(),
                     [logits](int32_t a, int32_t b) {
@@ -63,13 +64,16 @@ std::vector<TokenLogprob> best_logprobs(std::span<const float> logits, int32_t c
 
 float logprob_of(std::span<const float> logits, int32_t id) {
   STRATA_CHECK(id >= 0 && static_cast<size_t>(id) < logits.size(), "token id outside the logits");
+  std::vector<double> weights;
   return static_cast<float>(static_cast<double>(logits[static_cast<size_t>(id)]) -
-                            log_sum_exp(logits));
+                            log_sum_exp(logits, weights));
 }
 
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int32_t count) {
   if (logits.empty()) return {};
-  return best_logprobs(logits, count, log_sum_exp(logits));
+  std::vector<double> weights;
+  std::vector<int32_t> ids;
+  return best_logprobs(logits, count, log_sum_exp(logits, weights), ids);
 }
 
 void Sampler::list_with_top_k(const SamplingParams& params) {
@@ -96,7 +100,7 @@ void Sampler::list_without_top_k(const SamplingParams& params) {
 Result<int32_t> Sampler::choose(const SamplingParams& params, std::span<const int32_t> history,
                                 uint32_t position) {
   apply_logit_bias(scores_, params.logit_bias);
-  TRY(apply_penalties(scores_, history, params));
+  TRY(apply_penalties(scores_, history, params, counts_));
   const int32_t best = TRY(best_id(scores_));
   if (params.temperature == 0.0F || params.top_k == 1) return best;
 
@@ -128,10 +132,10 @@ Result<SampledToken> Sampler::sample(std::span<const float> logits, const Sampli
     token.id = TRY(choose(params, history, static_cast<uint32_t>(position)));
   }
   if (params.logprobs || params.top_logprobs > 0) {
-    const double normaliser = log_sum_exp(logits);
+    const double normaliser = log_sum_exp(logits, weights_);
     const double logit = static_cast<double>(logits[static_cast<size_t>(token.id)]);
     token.logprob = static_cast<float>(logit - normaliser);
-    token.top = best_logprobs(logits, params.top_logprobs, normaliser);
+    token.top = best_logprobs(logits, params.top_logprobs, normaliser, ids_);
   }
   return token;
 }

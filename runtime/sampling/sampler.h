@@ -55,6 +55,8 @@ class Sampler {
   std::vector<double> scores_;
   std::vector<double> weights_;
   std::vector<Candidate> candidates_;
+  std::vector<int32_t> counts_;  // {n_vocab}: see apply_penalties()
+  std::vector<int32_t> ids_;
 };
 
 // log-softmax of `logits` at `id`, and the `count` most likely, ties by lower id: what `eval --top`

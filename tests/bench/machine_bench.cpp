@@ -12,6 +12,8 @@
 //   f32/PATH/cores:1        the same with fused multiply-adds
 //   pool_job/threads:2      ThreadPool::run() of a job without work, again and again; "helped" is
 //                           the part of its pieces that helpers ran
+//   pool_meeting            the same with two pieces of 1 us, one for each thread; "over_ns" is
+//                           what a job takes beyond the 1 us: what a step of a graph pays
 //   pool_wake_up/threads:2  from run() to the first piece on a helper that was parked
 //
 // Try --benchmark_filter=read --sizes=16,98,250,1500 --cores=1,2,4.
@@ -392,6 +394,21 @@ void pool_job(benchmark::State& state) {
       static_cast<double>(helped) / static_cast<double>(state.iterations() * pieces);
 }
 
+void spin_ns(double ns) {
+  const double end = seconds_now() + ns * 1e-9;
+  while (seconds_now() < end) {
+  }
+}
+
+void pool_meeting(benchmark::State& state) {
+  constexpr double kPieceNs = 1000;
+  ThreadPool pool(2);
+  const double begin = seconds_now();
+  for (auto _ : state) pool.run(2, [](int64_t, int) { spin_ns(kPieceNs); });
+  state.counters["over_ns"] =
+      (seconds_now() - begin) * 1e9 / static_cast<double>(state.iterations()) - kPieceNs;
+}
+
 // The caller waits in its own piece until a helper has begun another, 20 ms at most.
 void pool_wake_up(benchmark::State& state) {
   ThreadPool pool(2);
@@ -441,6 +458,7 @@ void register_all(const std::vector<int64_t>& sizes_mb, const std::vector<int64_
   auto* job = benchmark::RegisterBenchmark("pool_job", pool_job);
   job->ArgName("threads")->UseRealTime();
   for (const int64_t count : cores) job->Arg(count);
+  benchmark::RegisterBenchmark("pool_meeting", pool_meeting)->UseRealTime();
   benchmark::RegisterBenchmark("pool_wake_up", pool_wake_up)
       ->UseManualTime()
       ->Iterations(200)

@@ -256,10 +256,28 @@ TEST(Bench, ReportsWhatItRanWith) {
     EXPECT_GT(object[key].get<double>(), 0) << key;
   }
   EXPECT_GE(object["hop_us"].get<double>(), 0);
+  EXPECT_EQ(object["pinned"], json::array());
+  EXPECT_EQ(object["pin_reason"],
+            "threads are not pinned: 2 pools of threads share the processors");
   const CommandResult text =
       strata({"bench", "-m", chat_model(), "--prompt", "16", "--gen", "8", "--isa", "scalar"});
   EXPECT_THAT(text.out, AllOf(HasSubstr("qwen3.gguf, scalar"), HasSubstr("tokens/s"),
                               HasSubstr("peak memory")));
+}
+
+TEST(Bench, SaysWhereItsThreadsArePinned) {
+  const CommandResult result = strata({"bench", "-m", chat_model(), "--prompt", "16", "--gen", "8",
+                                       "--threads", "1", "--pin", "on", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json object = json_lines(result.out).at(0);
+  ASSERT_EQ(object["pinned"].size(), 1U);
+  EXPECT_EQ(object["pin_reason"], fmt::format("threads are pinned to processors {}: --pin on",
+                                              object["pinned"][0].get<int>()));
+  // Of several workers each would take the same processors.
+  const CommandResult cluster = strata({"bench", "-m", chat_model(), "--prompt", "16", "--gen", "8",
+                                        "--workers", "2", "--threads", "1", "--json"});
+  ASSERT_EQ(cluster.exit_code, 0) << cluster.err;
+  EXPECT_TRUE(json_lines(cluster.out).at(0)["pinned"].is_null());
 }
 
 // A figure comes from the steps that it is about, or is null; it is never a difference of two

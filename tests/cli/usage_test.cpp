@@ -149,6 +149,9 @@ TEST(JsonErrors, AreOneObjectForEveryWrongUse) {
               HasSubstr("both"));
   error_of(strata({"eval", "-m", model(), "--tokens", "x", "--kv-type", "q6", "--json"}), 2);
   error_of(strata({"bench", "-m", model(), "--isa", "neon", "--json"}), 2);
+  EXPECT_EQ(error_of(strata({"chat", "-m", model(), "--pin", "yes", "--json"}), 2)["message"],
+            "--pin: 'yes' is none of auto, on and off");
+  error_of(strata({"worker", "--join", "127.0.0.1:1", "--pin", "1", "--json"}), 2);
   error_of(strata({"worker", "--join", "a:b:c", "--json"}), 2);
   error_of(strata({"plan", "-m", model(), "--node", "a", "--json"}), 2);
 }
@@ -174,6 +177,10 @@ TEST(JsonErrors, AreOneObjectForEveryFailure) {
   error_of(strata({"run", "-m", model(), "-p", "", "--raw", "--temperature", "-1", "--json"}), 1);
   error_of(strata({"bench", "-m", model(), "--workers", "2", "--split", "1,1,1", "--json"}), 1);
   error_of(strata({"run", "-m", model(), "-p", "x", "--ctx", "4000000000", "--json"}), 1);
+  EXPECT_THAT(error_of(strata({"run", "-m", model(), "-p", "x", "--threads", "1000", "--pin", "on",
+                               "--json"}),
+                       1)["message"],
+              HasSubstr("--pin on: 1000 threads, and "));
 }
 
 TEST(Exposure, ClientsDialNothingBeyondThisMachineWithoutAWord) {

@@ -16,9 +16,10 @@ MAX_FUNCTION_LINES = 70
 MAX_COLUMNS = 100
 
 # What a folder may include of the project's own, beside itself. Arrows point down only.
-RUNTIME_ORDER = ["base", "tensor", "graph", "memory", "device", "sched", "gguf", "sampling", "model", "text", "grammar"]
+RUNTIME_ORDER = ["base", "topology", "tensor", "graph", "memory", "device", "sched", "gguf", "sampling", "model", "text", "grammar"]
 ARROWS = {
     "runtime/base": [],
+    "runtime/topology": ["runtime/base"],
     "runtime/tensor": ["runtime/base"],
     "runtime/graph": ["runtime/base", "runtime/tensor"],
     "runtime/memory": ["runtime/base", "runtime/tensor", "runtime/graph"],

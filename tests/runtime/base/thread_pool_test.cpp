@@ -5,13 +5,17 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
+
+#include "runtime/base/cpu_list.h"
 
 namespace strata {
 namespace {
@@ -137,6 +141,76 @@ TEST(ThreadPool, IsBoundedWhenThreadsOutnumberCores) {
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   EXPECT_LT(crowded, 3 * alone + 0.1) << "alone " << alone << " s";
+}
+
+// A processor for each of `threads`, in turn if there are fewer.
+std::vector<int> pins(int threads) {
+  const std::vector<int> all = allowed_cpus(::getpid());
+  std::vector<int> cpus;
+  for (size_t i = 0; i < static_cast<size_t>(threads); ++i) cpus.push_back(all[i % all.size()]);
+  return cpus;
+}
+
+// Where each thread of the pool may run: pieces wait until every thread has taken one.
+std::vector<std::vector<int>> masks_of(ThreadPool& pool) {
+  const int threads = pool.thread_count();
+  std::vector<std::vector<int>> masks(static_cast<size_t>(threads));
+  std::atomic<int> arrived{0};
+  pool.run(threads, [&](int64_t, int thread) {
+    masks[static_cast<size_t>(thread)] = allowed_cpus(0);
+    ++arrived;
+    const auto start = std::chrono::steady_clock::now();
+    while (arrived < threads && seconds_since(start) < 20) std::this_thread::yield();
+  });
+  return masks;
+}
+
+TEST(ThreadPool, PinsEachThreadAndLetsTheCallerGo) {
+  const std::vector<int> before = allowed_cpus(0);
+  const std::vector<int> cpus = pins(3);
+  {
+    ThreadPool pool(3, cpus);
+    EXPECT_EQ(allowed_cpus(0), before) << "who makes a pool need not run its jobs";
+    const auto masks = masks_of(pool);
+    for (size_t i = 0; i < masks.size(); ++i) EXPECT_EQ(masks[i], std::vector<int>{cpus[i]}) << i;
+    EXPECT_EQ(allowed_cpus(0), std::vector<int>{cpus[0]}) << "it stays between jobs";
+  }
+  EXPECT_EQ(allowed_cpus(0), before);
+}
+
+TEST(ThreadPool, AThreadBeyondTheListRunsAnywhere) {
+  const std::vector<int> all = allowed_cpus(::getpid());
+  std::thread([&] {
+    ThreadPool first(1, pins(1));
+    first.run(1, [](int64_t, int) {});  // pins this thread, which then makes another pool
+    ThreadPool pool(2, pins(1));
+    const auto masks = masks_of(pool);
+    EXPECT_EQ(masks[0], pins(1));
+    EXPECT_EQ(masks[1], all);
+  }).join();
+}
+
+TEST(ThreadPool, FollowsItsCallerFromThreadToThread) {
+  const std::vector<int> before = allowed_cpus(0);
+  auto pool = std::make_unique<ThreadPool>(2, pins(2));
+  const auto one_job = [&] { pool->run(4, [](int64_t, int) {}); };
+  one_job();
+  std::thread([&] {
+    one_job();
+    EXPECT_EQ(allowed_cpus(0), std::vector<int>{pins(1)[0]});
+    EXPECT_EQ(allowed_cpus(::getpid()), before) << "the caller before is free again";
+  }).join();
+  pool.reset();  // its last caller has ended
+  EXPECT_EQ(allowed_cpus(0), before);
+}
+
+TEST(ThreadPool, WorksWhereThePinIsRefused) {
+  const std::vector<int> before = allowed_cpus(0);
+  ThreadPool pool(2, std::vector<int>{60000, 60001});
+  std::atomic<int64_t> sum{0};
+  pool.run(10, [&](int64_t piece, int) { sum += piece; });
+  EXPECT_EQ(sum, 45);
+  EXPECT_EQ(allowed_cpus(0), before);
 }
 
 TEST(ThreadPool, KnowsTheCoresItMayUse) {

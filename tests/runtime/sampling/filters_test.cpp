@@ -12,6 +12,7 @@
 namespace strata {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -45,17 +46,19 @@ TEST(Filters, PenaltiesLookBackOverTheWindow) {
   params.penalty_last_n = 3;
   std::vector<double> scores = {4, -4, 4, 4};
   const std::vector<int32_t> history = {3, 0, 1, 0};
-  ASSERT_TRUE(apply_penalties(scores, history, params).ok());
+  std::vector<int32_t> counts;
+  ASSERT_TRUE(apply_penalties(scores, history, params, counts).ok());
   EXPECT_THAT(scores, ElementsAre(4 / 2.0 - 0.5 - 0.5, -4 * 2.0 - 0.5 - 0.25, 4, 4));
 
   params.penalty_last_n = -1;
   scores = {4, -4, 4, 4};
-  ASSERT_TRUE(apply_penalties(scores, history, params).ok());
+  ASSERT_TRUE(apply_penalties(scores, history, params, counts).ok());
   EXPECT_EQ(scores[3], 4 / 2.0 - 0.5 - 0.25);
+  EXPECT_THAT(counts, ElementsAre(0, 0, 0, 0)) << "as it was, for the next token";
 
   params.penalty_last_n = 0;
   scores = {4, -4, 4, 4};
-  ASSERT_TRUE(apply_penalties(scores, history, params).ok());
+  ASSERT_TRUE(apply_penalties(scores, history, params, counts).ok());
   EXPECT_THAT(scores, ElementsAre(4, -4, 4, 4));
 }
 
@@ -63,10 +66,12 @@ TEST(Filters, PenaltiesRefuseForeignIds) {
   SamplingParams params;
   params.presence_penalty = 1.0F;
   std::vector<double> scores = {1, 2};
+  std::vector<int32_t> counts;
   for (const int32_t id : {-1, 2}) {
-    const Status status = apply_penalties(scores, std::vector<int32_t>{id}, params);
+    const Status status = apply_penalties(scores, std::vector<int32_t>{1, id}, params, counts);
     EXPECT_EQ(status.code(), StatusCode::invalid_argument);
     EXPECT_THAT(status.message(), HasSubstr("outside 0 to 1"));
+    EXPECT_THAT(counts, Each(0));
   }
 }
 
