@@ -157,17 +157,19 @@ void LocalStage::submit(StepFrame frame) {
     step.deadline = SystemClock().now() + std::chrono::milliseconds(frame.plan.budget_ms);
   }
   step.frame = std::move(frame);
-  const MutexLock lock(impl_->mutex);
-  if (impl_->stopping) return;
-  // A refused step keeps its place, but not its payload. Beyond twice the bound not even that: the
-  // gap in the step ids then tells the sender.
-  if (impl_->queue.size() >= impl_->options.queue_max) {
-    step.is_over_limit = true;
-    step.frame.activations = {};
-    if (impl_->queue.size() >= size_t{2} * impl_->options.queue_max) return;
+  {
+    const MutexLock lock(impl_->mutex);
+    if (impl_->stopping) return;
+    // A refused step keeps its place, but not its payload. Beyond twice the bound not even that:
+    // the gap in the step ids then tells the sender.
+    if (impl_->queue.size() >= impl_->options.queue_max) {
+      step.is_over_limit = true;
+      step.frame.activations = {};
+      if (impl_->queue.size() >= size_t{2} * impl_->options.queue_max) return;
+    }
+    impl_->queue.push_back(std::move(step));
   }
-  impl_->queue.push_back(std::move(step));
-  impl_->changed.notify_one();
+  impl_->changed.notify_one();  // without the lock, on which the stage thread would wait again
 }
 
 ResultSink& LocalStage::token_sink() {

@@ -8,15 +8,17 @@ namespace strata::worker {
 
 void TokenFeedback::deliver(StepResult result) {
   if (result.epoch != epoch_) return;
-  const MutexLock lock(mutex_);
-  last_step_ = std::max(last_step_, result.step_id);
-  for (const TokenRecord& record : result.records) {
-    if (record.slot >= tokens_.size()) continue;
-    if (record.token < 0 && record.end == SequenceEnd::none) continue;  // logits only
-    tokens_[record.slot] = {record.sequence_id, record.position, record.token,
-                            record.end != SequenceEnd::none};
+  {
+    const MutexLock lock(mutex_);
+    last_step_ = std::max(last_step_, result.step_id);
+    for (const TokenRecord& record : result.records) {
+      if (record.slot >= tokens_.size()) continue;
+      if (record.token < 0 && record.end == SequenceEnd::none) continue;  // logits only
+      tokens_[record.slot] = {record.sequence_id, record.position, record.token,
+                              record.end != SequenceEnd::none};
+    }
   }
-  arrived_.notify_all();
+  arrived_.notify_all();  // without the lock, on which the stage thread would wait again
 }
 
 Result<std::optional<int32_t>> TokenFeedback::wait(const Wanted& wanted,
