@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "backends/remote/channel.h"
 #include "backends/remote/listener.h"
 #include "cli/cluster_options.h"
 #include "cli/model_options.h"
@@ -84,6 +85,7 @@ Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) 
 }
 
 Status run_worker(WorkerCommandOptions given, const std::string& log_level, bool is_json) {
+  remote::expect_few_connections();
   remote::raise_descriptor_limit();
   Signals signals(is_json);
   if (given.name.empty()) given.name = default_name();

@@ -7,6 +7,10 @@
 //
 //   submit -> queue -> [stream's thread] Write ... network ... [acceptor's thread] Read -> handler
 //
+// A small frame that nothing waits before skips the queue's thread: the caller writes it and takes
+// the end of that write, so that in the steady state of decoding a frame wakes the receiver's two
+// threads (the acceptor's, the stage's) and, after the fact, the sender's for the window.
+//
 // The receiver answers with nothing but the status that ends the stream, so that a sender learns in
 // words why it was refused. A closed connection is noticed at once, a silent one by keepalive.
 //

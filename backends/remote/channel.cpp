@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 
 #include "backends/remote/activation_stream.h"
@@ -65,6 +66,8 @@ void set_common_options(const Set& set) {
 }
 
 }  // namespace
+
+void expect_few_connections() { ::setenv("GRPC_POLL_STRATEGY", "poll", 0); }
 
 Status check_rpc_threads() { return check_thread_room(kLibraryThreads); }
 

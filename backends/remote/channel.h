@@ -77,6 +77,13 @@ Status check_exposure(const Address& address, bool insecure_network);
 // another machine: nobody would reach it.
 Result<Address> advertised_address(const Address& listen, std::string_view grpc_peer);
 
+// Has each thread that waits for gRPC watch its own connections. By default one thread of the
+// process watches for all and wakes the one that an event is for: a thread more on the way of each
+// frame (docs/performance.md, A hop). Costs time in the number of connections: for processes that
+// have few, such as workers. The environment's GRPC_POLL_STRATEGY goes first. Before the first
+// channel or server of the process, and before its other threads.
+void expect_few_connections();
+
 // gRPC waits for ever where the system gives it no thread: ask before the first channel or server.
 // Errors: RESOURCE_EXHAUSTED if this process cannot have the threads that they need.
 Status check_rpc_threads();

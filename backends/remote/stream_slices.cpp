@@ -32,6 +32,12 @@ grpc::ByteBuffer piece_buffer(const std::shared_ptr<const Frame>& frame, uint32_
 }
 
 Result<std::optional<Frame>> add_buffer(FrameAssembler& assembler, const grpc::ByteBuffer& buffer) {
+  // Most messages came in one piece.
+  if (grpc::Slice whole; buffer.TrySingleSlice(&whole).ok()) {
+    const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(whole.begin()),
+                                           whole.size());
+    return assembler.add({&bytes, 1});
+  }
   std::vector<grpc::Slice> slices;
   if (!buffer.Dump(&slices).ok()) return data_loss("frame: the message cannot be read");
   std::vector<std::span<const std::byte>> spans;

@@ -1,6 +1,10 @@
 // Fields that several messages share; for wire_*.cpp only.
 #pragma once
 
+#include <google/protobuf/arena.h>
+
+#include <array>
+#include <cstddef>
 #include <string>
 
 #include "backends/remote/cluster_records.h"
@@ -10,6 +14,24 @@
 #include "strata/v1/types.pb.h"
 
 namespace strata::remote {
+
+// A message that lives in a block on the stack, with its parts as long as they fit there: those of
+// a decode step do, so that reading or writing its record allocates nothing for protobuf.
+template <typename Message>
+class StackMessage {
+ public:
+  StackMessage() : arena_(block_.data(), block_.size()) {
+    message_ = google::protobuf::Arena::CreateMessage<Message>(&arena_);
+  }
+  StackMessage(const StackMessage&) = delete;
+  StackMessage& operator=(const StackMessage&) = delete;
+  Message& operator*() { return *message_; }
+
+ private:
+  alignas(std::max_align_t) std::array<char, 4096> block_;
+  google::protobuf::Arena arena_;
+  Message* message_ = nullptr;
+};
 
 // Texts of a peer that are shown to people: cut at this many bytes.
 inline constexpr size_t kPeerTextBytesMax = 4096;

@@ -86,7 +86,8 @@ Result<OpenSequence> take(const v1::OpenSequence& in) {
 }
 
 std::string serialize(const StepPlan& plan) {
-  v1::StepPlan out;
+  StackMessage<v1::StepPlan> message;
+  v1::StepPlan& out = *message;
   out.set_budget_ms(plan.budget_ms);
   for (const OpenSequence& open : plan.opens) put(open, *out.add_opens());
   out.mutable_closes()->Assign(plan.closes.begin(), plan.closes.end());
@@ -135,7 +136,8 @@ Result<StepRow> take_row(const v1::StepRow& in, int index) {
 }
 
 Result<StepPlan> parse_plan(const Frame& frame) {
-  v1::StepPlan in;
+  StackMessage<v1::StepPlan> message;
+  v1::StepPlan& in = *message;
   if (!in.ParseFromString(frame.record)) {
     return invalid_argument(fmt::format("step {}: the plan's {} bytes are no StepPlan", frame.step,
                                         frame.record.size()));
@@ -158,6 +160,7 @@ Result<StepPlan> parse_plan(const Frame& frame) {
   }
   uint64_t live_tokens = 0;
   uint64_t own_tokens = 0;
+  plan.rows.reserve(static_cast<size_t>(in.rows_size()));
   for (int i = 0; i < in.rows_size(); ++i) {
     const StepRow row = TRY(take_row(in.rows(i), i));
     if ((row.flags & StepRow::dead) == 0) live_tokens += row.count;
@@ -213,7 +216,8 @@ Result<Frame> to_frame(StepResult result) {
   frame.kind = FrameKind::result;
   frame.epoch = result.epoch;
   frame.step = result.step_id;
-  v1::StepResult out;
+  StackMessage<v1::StepResult> message;
+  v1::StepResult& out = *message;
   put_failure(result.status, *out.mutable_status());
   out.set_busy_ns(result.busy_ns);
   for (TokenRecord& record : result.records) {
@@ -252,7 +256,8 @@ Result<Frame> to_frame(StepResult result) {
 }
 
 Result<StepResult> result_from_frame(Frame frame) {
-  v1::StepResult in;
+  StackMessage<v1::StepResult> message;
+  v1::StepResult& in = *message;
   if (!in.ParseFromString(frame.record)) {
     return invalid_argument(fmt::format("result of step {}: the record's {} bytes are none",
                                         frame.step, frame.record.size()));
@@ -262,6 +267,7 @@ Result<StepResult> result_from_frame(Frame frame) {
   result.step_id = frame.step;
   result.status = take_failure(in.status());
   result.busy_ns = in.busy_ns();
+  result.records.reserve(static_cast<size_t>(in.records_size()));
   uint64_t taken = 0;
   for (const v1::TokenRecord& entry : in.records()) {
     if (entry.end() > static_cast<uint32_t>(SequenceEnd::not_ready)) {

@@ -1,7 +1,11 @@
 // What a hop costs: round trips between two processes on loopback, for activations of one token to
 // one prompt chunk, over raw TCP, over a bare gRPC stream, and over our own streams.
 //
-//   hop_bench [ROUNDS]     prints a table: p50 and p99 in µs of a round trip
+//   hop_bench [ROUNDS]             prints a table: p50 and p99 in µs of a round trip
+//   hop_bench [ROUNDS] --cold      the same as a decode step meets it: before each message both
+//                                  sides read as many bytes as a stage has weights, so that
+//                                  nothing of the way lies in a core's cache, and the receiver has
+//                                  slept for a while
 //
 // Ours: a step goes there by RemoteStage (plan, frame, crc, decoding), a result comes back by
 // RemoteResults: two hops. TCP and gRPC send the same number of bytes there and 64 back. Every
@@ -22,6 +26,7 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -34,6 +39,24 @@ namespace {
 
 constexpr size_t kAnswerBytes = 64;
 constexpr const char* kToken = "bench";
+
+// Reads its bytes once, as a decode step reads a stage's weights.
+class CacheEvictor {
+ public:
+  explicit CacheEvictor(size_t bytes) : words_(bytes / sizeof(uint64_t), 1) {}
+  void run() {
+    uint64_t sum = 0;
+    for (const uint64_t word : words_) sum += word;
+    STRATA_CHECK(sum == words_.size(), "the memory is broken");
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+// With --cold; the sender's takes longer, so that the receiver sleeps when the message comes.
+constexpr size_t kSenderReads = size_t{64} << 20;
+constexpr size_t kReceiverReads = size_t{32} << 20;
 
 struct Ports {
   uint16_t tcp = 0;
@@ -80,7 +103,7 @@ int listen_tcp(uint16_t& port) {
 }
 
 // Each request is its size, then so many bytes.
-void serve_tcp(int listener) {
+void serve_tcp(int listener, CacheEvictor& evictor) {
   const int fd = ::accept(listener, nullptr, nullptr);
   set_no_delay(fd);
   std::vector<char> buffer;
@@ -91,6 +114,7 @@ void serve_tcp(int listener) {
     buffer.resize(size);
     read_all(fd, buffer.data(), size);
     write_all(fd, answer.data(), answer.size());
+    evictor.run();
   }
 }
 
@@ -143,7 +167,7 @@ struct GrpcEcho {
     server = builder.BuildAndStart();
     port = static_cast<uint16_t>(chosen);
   }
-  void serve() {
+  void serve(CacheEvictor& evictor) {
     grpc::GenericServerContext context;
     grpc::GenericServerAsyncReaderWriter stream(&context);
     service.RequestCall(&context, &stream, queue.get(), queue.get(), nullptr);
@@ -156,6 +180,7 @@ struct GrpcEcho {
       grpc::Slice slice(bytes.data(), bytes.size());
       stream.Write(grpc::ByteBuffer(&slice, 1), nullptr);
       wait_event(*queue);
+      evictor.run();
     }
   }
 };
@@ -260,7 +285,7 @@ RemoteOptions to_port(uint16_t port) {
   return options;
 }
 
-void serve_strata(Node& node, uint16_t parent_port) {
+void serve_strata(Node& node, uint16_t parent_port, CacheEvictor& evictor) {
   auto back = RemoteResults::connect(to_port(parent_port), [](const Status&) { std::_Exit(0); });
   STRATA_CHECK(back.ok(), back.status().to_string());
   for (;;) {
@@ -270,6 +295,7 @@ void serve_strata(Node& node, uint16_t parent_port) {
     result.step_id = frame.plan.step_id;
     result.records.resize(1);
     back.value()->deliver(std::move(result));
+    evictor.run();
   }
 }
 
@@ -285,8 +311,9 @@ StepFrame make_step(uint64_t step, uint32_t n_tokens, uint32_t n_embd) {
 
 // --- The two processes ---------------------------------------------------------------------------
 
-[[noreturn]] void run_child(int to_parent, int from_parent) {
+[[noreturn]] void run_child(int to_parent, int from_parent, bool cold) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  CacheEvictor evictor(cold ? kReceiverReads : 0);
   Ports ports;
   const int listener = listen_tcp(ports.tcp);
   GrpcEcho echo;
@@ -295,11 +322,11 @@ StepFrame make_step(uint64_t step, uint32_t n_tokens, uint32_t n_embd) {
   ports.grpc = echo.port;
   ports.strata = node.port();
   STRATA_CHECK(::write(to_parent, &ports, sizeof(ports)) == sizeof(ports), "write");
-  std::thread tcp([listener] { serve_tcp(listener); });
-  std::thread grpc([&echo] { echo.serve(); });
+  std::thread tcp([&] { serve_tcp(listener, evictor); });
+  std::thread grpc([&] { echo.serve(evictor); });
   uint16_t parent_port = 0;
   read_all(from_parent, reinterpret_cast<char*>(&parent_port), sizeof(parent_port));
-  serve_strata(node, parent_port);
+  serve_strata(node, parent_port, evictor);
   std::_Exit(0);
 }
 
@@ -308,10 +335,11 @@ struct Figures {
   double p99_us = 0;
 };
 
-Figures measure(int rounds, const std::function<void()>& round_trip) {
+Figures measure(int rounds, CacheEvictor& evictor, const std::function<void()>& round_trip) {
   for (int i = 0; i < rounds / 10 + 5; ++i) round_trip();
   std::vector<double> us;
   for (int i = 0; i < rounds; ++i) {
+    evictor.run();
     const auto begin = std::chrono::steady_clock::now();
     round_trip();
     us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
@@ -321,7 +349,8 @@ Figures measure(int rounds, const std::function<void()>& round_trip) {
   return {us[us.size() / 2], us[us.size() * 99 / 100]};
 }
 
-int run_parent(const Ports& ports, int to_child, int rounds) {
+int run_parent(const Ports& ports, int to_child, int rounds, bool cold) {
+  CacheEvictor evictor(cold ? kSenderReads : 0);
   Node node;
   const uint16_t port = node.port();
   write_all(to_child, reinterpret_cast<const char*>(&port), sizeof(port));
@@ -339,11 +368,11 @@ int run_parent(const Ports& ports, int to_child, int rounds) {
                           Size{512, 2560}}) {
     const size_t bytes = size_t{size.n_tokens} * size.n_embd * sizeof(float);
     const int count = bytes > 200'000 ? std::max(20, rounds / 20) : rounds;
-    const Figures by_tcp = measure(count, [&] { tcp.round_trip(bytes); });
+    const Figures by_tcp = measure(count, evictor, [&] { tcp.round_trip(bytes); });
     // gRPC takes no message over 4 MiB: there the largest are sent as one of that size.
     const size_t grpc_bytes = std::min<size_t>(bytes, 4'000'000);
-    const Figures by_grpc = measure(count, [&] { grpc.round_trip(grpc_bytes); });
-    const Figures by_strata = measure(count, [&] {
+    const Figures by_grpc = measure(count, evictor, [&] { grpc.round_trip(grpc_bytes); });
+    const Figures by_strata = measure(count, evictor, [&] {
       stage.value()->submit(make_step(++step, size.n_tokens, size.n_embd));
       node.results.take();
     });
@@ -361,20 +390,23 @@ int run_parent(const Ports& ports, int to_child, int rounds) {
 
 int main(int argc, char** argv) {
   using namespace strata::remote;
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 2000;
-  if (rounds < 1 || rounds > 10'000'000) {
-    fmt::print(stderr, "usage: hop_bench [ROUNDS]\n");
+  const bool cold = argc > 1 && std::string_view(argv[argc - 1]) == "--cold";
+  if (cold) --argc;
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : cold ? 200 : 2000;
+  if (argc > 2 || rounds < 1 || rounds > 10'000'000) {
+    fmt::print(stderr, "usage: hop_bench [ROUNDS] [--cold]\n");
     return 2;
   }
   // The other process, before this one has used gRPC, which does not outlive a fork.
   int to_parent[2];
   int to_child[2];
   if (::pipe(to_parent) != 0 || ::pipe(to_child) != 0) return 1;
+  expect_few_connections();
   const pid_t child = ::fork();
-  if (child == 0) run_child(to_parent[1], to_child[0]);
+  if (child == 0) run_child(to_parent[1], to_child[0], cold);
   Ports ports;
   read_all(to_parent[0], reinterpret_cast<char*>(&ports), sizeof(ports));
-  const int code = run_parent(ports, to_child[1], rounds);
+  const int code = run_parent(ports, to_child[1], rounds, cold);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   return code;
