@@ -153,6 +153,9 @@ inline I32x16 shift_right(I32x16 a) {
 
 inline I32x16 to_i32(F32x16 x) { return {_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi)}; }
 inline F32x16 to_f32(I32x16 x) { return {_mm256_cvtepi32_ps(x.lo), _mm256_cvtepi32_ps(x.hi)}; }
+inline F32x16 nibble_to_f32(I32x16 x) {
+  return to_f32(add(bit_and(x, broadcast_i32(15)), broadcast_i32(-8)));
+}
 
 // 2^n as a float. Requires -126 <= n <= 127.
 inline __m256 power_of_two(__m256i n) {

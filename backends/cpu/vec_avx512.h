@@ -98,6 +98,12 @@ inline I32x16 shift_right(I32x16 a) {
 
 inline I32x16 to_i32(F32x16 x) { return {_mm512_cvtps_epi32(x.v)}; }
 inline F32x16 to_f32(I32x16 x) { return {_mm512_cvtepi32_ps(x.v)}; }
+// A permutation looks at the low four bits of its indices alone.
+inline F32x16 nibble_to_f32(I32x16 x) {
+  const __m512 table = _mm512_setr_ps(-8.0f, -7.0f, -6.0f, -5.0f, -4.0f, -3.0f, -2.0f, -1.0f, 0.0f,
+                                      1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f);
+  return {_mm512_permutexvar_ps(x.v, table)};
+}
 // scalef rounds once, like the two multiplications of the other paths, of which the first is exact.
 inline F32x16 scale_by_power(F32x16 x, I32x16 n) {
   return {_mm512_scalef_ps(x.v, _mm512_cvtepi32_ps(n.v))};

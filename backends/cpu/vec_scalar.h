@@ -211,6 +211,12 @@ inline F32x16 to_f32(I32x16 x) {
   for (int i = 0; i < 16; ++i) r.v[i] = static_cast<float>(x.v[i]);
   return r;
 }
+// The low four bits, less 8.
+inline F32x16 nibble_to_f32(I32x16 x) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) r.v[i] = static_cast<float>((x.v[i] & 15) - 8);
+  return r;
+}
 // x * 2^n, rounded once, subnormal results included. Requires -252 <= n <= 254 and that
 // x * 2^(n / 2) is normal, or x zero, infinite or NaN.
 inline F32x16 scale_by_power(F32x16 x, I32x16 n) {

@@ -23,7 +23,7 @@ struct Version {
   uint32_t major = 1;
   uint32_t minor = 0;
   uint32_t patch = 0;
-  uint32_t numerics_version = 1;  // names the kernel contract (docs/kernels.md)
+  uint32_t numerics_version = 2;  // names the kernel contract (docs/kernels.md)
 
   bool operator==(const Version&) const = default;
 };

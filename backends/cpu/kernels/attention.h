@@ -3,9 +3,13 @@
 // What is fixed (the numerics contract), for each row alone, whatever shares its task:
 //   - positions are walked in tiles of 64 counted from position 0; of a tile the row takes part in
 //     exactly [begin, end), cut by its own position and window;
-//   - a score is one fma chain over the head's dimensions, then scale, then soft cap;
+//   - a score is one fma chain over the head's dimensions, then scale, then soft cap; quantised
+//     keys have a chain for each group, which is multiplied by the group's scale and added to the
+//     groups before by one fma;
 //   - a tile has one maximum; the sum of exponentials is 16 partial sums by position modulo 16; an
 //     output dimension is one fma chain over the row's positions in order, rescaled tile by tile;
+//     the scale of quantised values is multiplied into the weight (where groups are 32 wide, else
+//     into the value);
 //   - every 512 positions the result is closed (its partial sums folded by the tree), and merged
 //     into that of the segments before.
 // What is free: which rows share a task, in what shape of register tile scores and outputs are
@@ -216,6 +220,14 @@ inline void score_rows(const AttentionArgs& args, const AttentionTask& task, Att
     return score_rows_directly<KeysQ4>(args, task, rows, n_rows, span, s.scores);
   }
   const int d = args.k.head_dim;
+  if (is_quantised(args.k)) {
+    KeysWide keys[kTileBlocks] = {};
+    for (int b = span.first; b < span.last; ++b) {
+      keys[b] = read_scaled_keys(args.k, task.blocks[span.block(b)], task.head_kv,
+                                 s.keys + b * kBlockPositions * d);
+    }
+    return score_rows_by<KeysWide, kTileRows>(keys, keys, d, rows, n_rows, span, s.scores);
+  }
   KeysF32 keys[kTileBlocks] = {};
   for (int b = span.first; b < span.last; ++b) {
     keys[b] = read_keys(args.k, task.blocks[span.block(b)], task.head_kv,
@@ -252,31 +264,20 @@ inline void add_tile_directly(const AttentionArgs& args, const AttentionTask& ta
                               const TileSpan& span, const float* weights) {
   ValueTile<Values> v = {};
   v.d = args.v.head_dim;
-  WideScales<Values> wide[kTileBlocks];
   for (int b = span.first; b < span.last; ++b) {
     v.blocks[b] = values_of<Values>(args.v, task.blocks[span.block(b)], task.head_kv);
-    widen(v.blocks[b], v.d, wide[b]);
     const BlockHead next = ahead_of(args, task, span, b);
     v.ahead[b] = values_of<Values>(args.v, next.block, next.head);
   }
   add_values_to_rows<Values, kDirectRows>(v, rows, n_rows, rescale, weights);
 }
 
-inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task,
-                            const AttentionRow* rows, int n_rows, const float* rescale,
-                            const TileSpan& span, const AttentionScratch& s) {
-  if (n_rows <= kDirectRows && args.v.type == KvType::f16) {
-    return add_tile_directly<ValuesF16>(args, task, rows, n_rows, rescale, span, s.scores);
-  }
-  if (n_rows <= kDirectRows && has_even_groups(args.v)) {
-    if (args.v.type == KvType::q8_0) {
-      return add_tile_directly<ValuesQ8>(args, task, rows, n_rows, rescale, span, s.scores);
-    }
-    if (args.v.type == KvType::q4_0) {
-      return add_tile_directly<ValuesQ4>(args, task, rows, n_rows, rescale, span, s.scores);
-    }
-  }
-  ValueTile<ValuesF32> v = {};
+// The same through floats in memory: read(block, first and last position in it, scratch).
+template <typename Values, typename Read>
+inline void add_tile_expanded(const AttentionArgs& args, const AttentionTask& task,
+                              const AttentionRow* rows, int n_rows, const float* rescale,
+                              const TileSpan& span, const AttentionScratch& s, Read read) {
+  ValueTile<Values> v = {};
   v.d = args.v.head_dim;
   int lowest = kAttentionTile;
   int highest = 0;
@@ -289,10 +290,30 @@ inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task
     const int at = b * kBlockPositions;
     const int begin = lowest > at ? lowest - at : 0;
     const int end = highest < at + kBlockPositions ? highest - at : kBlockPositions;
-    v.blocks[b] = read_values(args.v, task.blocks[span.block(b)], task.head_kv, begin, end,
-                              s.values + at * v.d);
+    v.blocks[b] =
+        read(args.v, task.blocks[span.block(b)], task.head_kv, begin, end, s.values + at * v.d);
   }
-  add_values_to_rows<ValuesF32, kTileRows>(v, rows, n_rows, rescale, s.scores);
+  add_values_to_rows<Values, kTileRows>(v, rows, n_rows, rescale, s.scores);
+}
+
+inline void add_tile_values(const AttentionArgs& args, const AttentionTask& task,
+                            const AttentionRow* rows, int n_rows, const float* rescale,
+                            const TileSpan& span, const AttentionScratch& s) {
+  const bool directly = n_rows <= kDirectRows;
+  if (is_quantised(args.v) && has_even_groups(args.v)) {
+    if (!directly) {
+      return add_tile_expanded<ValuesWide>(args, task, rows, n_rows, rescale, span, s,
+                                           read_scaled_values);
+    }
+    if (args.v.type == KvType::q8_0) {
+      return add_tile_directly<ValuesQ8>(args, task, rows, n_rows, rescale, span, s.scores);
+    }
+    return add_tile_directly<ValuesQ4>(args, task, rows, n_rows, rescale, span, s.scores);
+  }
+  if (directly && args.v.type == KvType::f16) {
+    return add_tile_directly<ValuesF16>(args, task, rows, n_rows, rescale, span, s.scores);
+  }
+  add_tile_expanded<ValuesF32>(args, task, rows, n_rows, rescale, span, s, read_values);
 }
 
 // Sets up the task's rows for positions [begin, end); returns the number of rows, and the span of

@@ -20,19 +20,16 @@ inline void fetch_key_line(const Keys& keys, int i) {
   }
 }
 
-// scores[r][16 b + lane] = chain over i of q[r][i] * k[b][i][lane]. `ahead`: what to fetch.
+// scores[r][16 b + lane] = chain over i of q[r][i] * k[b][i][lane]; of scaled keys a chain for each
+// group, times its scale, added to the groups before. `ahead`: what to fetch.
 template <typename Keys, int kRows, int kBlocks>
 inline void score_tile(const float* const* q, const Keys* k, const Keys* ahead, int d,
                        float* const* scores) {
-  F32x16 sums[kRows][kBlocks];
-  for (int r = 0; r < kRows; ++r) {
-    for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero_f32();
-  }
   const int groups = Keys::kScaled ? kv_groups(d) : 1;
   for (int group = 0; group < groups; ++group) {
-    F32x16 scales[kBlocks];
-    if constexpr (Keys::kScaled) {
-      for (int b = 0; b < kBlocks; ++b) scales[b] = k[b].scale(group);
+    F32x16 sums[kRows][kBlocks];
+    for (int r = 0; r < kRows; ++r) {
+      for (int b = 0; b < kBlocks; ++b) sums[r][b] = zero_f32();
     }
     const int end = Keys::kScaled ? kv_group_begin(d, group + 1) : d;
     for (int i = Keys::kScaled ? kv_group_begin(d, group) : 0; i < end; ++i) {
@@ -40,16 +37,23 @@ inline void score_tile(const float* const* q, const Keys* k, const Keys* ahead, 
       for (int b = 0; b < kBlocks; ++b) {
         fetch_key_line(ahead[b], i);
         keys[b] = k[b].get(i);
-        if constexpr (Keys::kScaled) keys[b] = mul(keys[b], scales[b]);
       }
       for (int r = 0; r < kRows; ++r) {
         const F32x16 query = broadcast(q[r][i]);
         for (int b = 0; b < kBlocks; ++b) sums[r][b] = fma(query, keys[b], sums[r][b]);
       }
     }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int b = 0; b < kBlocks; ++b) store(scores[r] + b * kBlockPositions, sums[r][b]);
+    for (int b = 0; b < kBlocks; ++b) {
+      F32x16 scale;
+      if constexpr (Keys::kScaled) scale = k[b].scale(group);
+      for (int r = 0; r < kRows; ++r) {
+        float* to = scores[r] + b * kBlockPositions;
+        if constexpr (Keys::kScaled) {
+          sums[r][b] = fma(sums[r][b], scale, group == 0 ? zero_f32() : load(to));
+        }
+        store(to, sums[r][b]);
+      }
+    }
   }
 }
 
@@ -100,7 +104,8 @@ inline void fetch_values(const Values& values, int position, int d, int dim) {
 }
 
 // sums[r][i] = sums[r][i] * rescale[r] + chain over positions p of weights[r][p] * v[p][i], for
-// kVectors runs of 16 dimensions from `dim` on; the last has `tail` of them if kTail.
+// kVectors runs of 16 dimensions from `dim` on; the last has `tail` of them if kTail. Scaled values
+// have weights of their own for each group, 64 floats apart.
 template <typename Values, int kRows, int kVectors, bool kTail>
 inline void value_tile(const ValueTile<Values>& v, int dim, int tail, const float* const* weights,
                        const float* rescale, float* const* sums) {
@@ -119,12 +124,20 @@ inline void value_tile(const ValueTile<Values>& v, int dim, int tail, const floa
       fetch_values<kVectors>(ahead, p - first, v.d, dim);
       F32x16 values[kVectors];
       for (int n = 0; n < kVectors; ++n) {
-        values[n] = kTail && n == kVectors - 1 ? source.get_n(p - first, v.d, dim + n * 16, tail)
-                                               : source.get(p - first, v.d, dim + n * 16);
+        if constexpr (kTail) {
+          if (n == kVectors - 1) {
+            values[n] = source.get_n(p - first, v.d, dim + n * 16, tail);
+            continue;
+          }
+        }
+        values[n] = source.get(p - first, v.d, dim + n * 16);
       }
       for (int r = 0; r < kRows; ++r) {
-        const F32x16 weight = broadcast(weights[r][p]);
-        for (int n = 0; n < kVectors; ++n) acc[r][n] = fma(weight, values[n], acc[r][n]);
+        for (int n = 0; n < kVectors; ++n) {
+          const int group = Values::kScaled ? n / 2 : 0;
+          const F32x16 weight = broadcast(weights[r][group * kAttentionTile + p]);
+          acc[r][n] = fma(weight, values[n], acc[r][n]);
+        }
       }
     }
   }
@@ -151,18 +164,50 @@ inline void value_tile_of(int rows, int vectors, const ValueTile<Values>& v, int
   value_tile<Values, kRows, kVectors, kTail>(v, dim, tail, weights, rescale, sums);
 }
 
+inline constexpr int kTileGroups = kTileVectors > 2 ? kTileVectors / 2 : 1;
+
+// The weights times the scales of `groups` groups from that of dimension `dim` on:
+// scaled[r][g][p] = weights[r][p] * scale[p][g].
+template <typename Values, int kRows>
+inline void scale_weights(int rows, const ValueTile<Values>& v, int dim, int groups,
+                          const float* const* weights,
+                          float (&scaled)[kRows][kTileGroups][kAttentionTile]) {
+  for (int block = v.begin / kBlockPositions; block * kBlockPositions < v.end; ++block) {
+    const int at = block * kBlockPositions;
+    for (int g = 0; g < groups; ++g) {
+      const F32x16 scale = load_f16(v.blocks[block].scales + (dim / 32 + g) * kBlockPositions);
+      for (int r = 0; r < rows; ++r) {
+        store(scaled[r][g] + at, mul(load(weights[r] + at), scale));
+      }
+    }
+  }
+}
+
 // Up to kRows rows over all dimensions.
 template <typename Values, int kRows>
 inline void add_values(int rows, const ValueTile<Values>& v, const float* const* weights,
                        const float* rescale, float* const* sums) {
   const int whole = v.d / 16;
-  for (int n = 0, vectors = 0; n < whole; n += vectors) {
-    vectors = halving_step(whole - n, kTileVectors);
-    value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, weights,
-                                                      rescale, sums);
-  }
-  if (v.d % 16 != 0) {
-    value_tile_of<Values, kRows, 1, true>(rows, 1, v, whole * 16, v.d % 16, weights, rescale, sums);
+  if constexpr (Values::kScaled) {
+    alignas(64) float scaled[kRows][kTileGroups][kAttentionTile];
+    const float* scaled_rows[kRows] = {};
+    for (int r = 0; r < rows; ++r) scaled_rows[r] = scaled[r][0];
+    for (int n = 0, vectors = 0; n < whole; n += vectors) {
+      vectors = halving_step(whole - n, kTileVectors);
+      scale_weights<Values, kRows>(rows, v, n * 16, (vectors + 1) / 2, weights, scaled);
+      value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, scaled_rows,
+                                                        rescale, sums);
+    }
+  } else {
+    for (int n = 0, vectors = 0; n < whole; n += vectors) {
+      vectors = halving_step(whole - n, kTileVectors);
+      value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, weights,
+                                                        rescale, sums);
+    }
+    if (v.d % 16 != 0) {
+      value_tile_of<Values, kRows, 1, true>(rows, 1, v, whole * 16, v.d % 16, weights, rescale,
+                                            sums);
+    }
   }
 }
 

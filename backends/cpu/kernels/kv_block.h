@@ -4,12 +4,14 @@
 //   K f32, f16   [d][16 positions]: lanes are positions
 //   V f32, f16   [16 positions][d]: lanes are dimensions
 //   K q8_0       f16 scales [groups][16], then int8 [d][16]
-//   V q8_0       f16 scales [16][groups], then int8 [16][d]
-//   K q4_0       f16 scales [groups][16], then [d / 2][16] bytes: low half dimension 2i, high 2i +
-//   1 V q4_0       f16 scales [16][groups], then [16][d / 2] bytes: low half dimension i, high i +
-//   d/2
+//   V q8_0       f16 scales [groups][16], then int8 [16][d]
+//   K q4_0       f16 scales [groups][16], then bytes [d / 2][16]: of a byte, the low half is
+//                dimension 2 i, the high one 2 i + 1
+//   V q4_0       f16 scales [groups][16], then bytes [16][d / 2]: the low half is dimension i, the
+//                high one i + d / 2
 // A position's d dimensions are quantised in d / 32 groups, as equal as can be, so that the bytes
-// never exceed those of the GGUF type. Values are q * scale, for q4_0 (q - 8) * scale.
+// never exceed those of the GGUF type. Numbers are q * scale, for q4_0 (q - 8) * scale; attention
+// multiplies the scale into what it multiplies with q (attention.h).
 #pragma once
 
 namespace strata::cpu::STRATA_CPU_ISA {
@@ -138,10 +140,11 @@ inline void write_v(const KvCacheView& cache, int64_t cell, int32_t head, const 
     }
     return;
   }
-  const int groups = kv_groups(d);
-  uint16_t* scales = reinterpret_cast<uint16_t*>(base) + position * groups;
-  uint8_t* bytes = reinterpret_cast<uint8_t*>(base) + groups * kBlockPositions * 2;
-  const auto put_scale = [&](int group, uint16_t scale) { scales[group] = scale; };
+  uint16_t* scales = reinterpret_cast<uint16_t*>(base) + position;
+  uint8_t* bytes = reinterpret_cast<uint8_t*>(base) + kv_groups(d) * kBlockPositions * 2;
+  const auto put_scale = [&](int group, uint16_t scale) {
+    scales[group * kBlockPositions] = scale;
+  };
   if (cache.type == KvType::q8_0) {
     bytes += position * d;
     quantise_head(cache.type, d, v, put_scale,
@@ -158,7 +161,7 @@ inline void write_v(const KvCacheView& cache, int64_t cell, int32_t head, const 
 // --- reading ----------------------------------------------------------------------------------
 
 // One head's keys in a block, a vector of 16 positions for each dimension. Positions that were
-// never written hold garbage. kScaled: get() is to be multiplied by the scale of the dimension's
+// never written hold garbage. kScaled: get() is to be multiplied by scale() of the dimension's
 // group. kPerLine: dimensions in a cache line, for those that are read ahead; 0: never.
 struct KeysF32 {
   static constexpr bool kScaled = false;
@@ -190,58 +193,62 @@ struct KeysQ4 {
   F32x16 scale(int group) const { return load_f16(scales + group * kBlockPositions); }
   F32x16 get(int i) const {
     const I32x16 both = load_u8(data + i / 2 * kBlockPositions);
-    const I32x16 nibble = i % 2 != 0 ? shift_right<4>(both) : both;
-    return to_f32(add(bit_and(nibble, broadcast_i32(15)), broadcast_i32(-8)));
+    return nibble_to_f32(i % 2 != 0 ? shift_right<4>(both) : both);
   }
 };
+// Quantised keys of which each q was made a float in memory.
+struct KeysWide {
+  static constexpr bool kScaled = true;
+  static constexpr int kPerLine = 0;
+  const uint16_t* scales;
+  const float* data;
+  F32x16 scale(int group) const { return load_f16(scales + group * kBlockPositions); }
+  F32x16 get(int i) const { return load(data + i * kBlockPositions); }
+};
+
+// What lies behind the scales of a quantised head.
+inline const uint8_t* after_scales(const std::byte* head, int head_dim) {
+  return reinterpret_cast<const uint8_t*>(head) + kv_groups(head_dim) * kBlockPositions * 2;
+}
 
 template <typename Keys>
 inline Keys keys_of(const KvCacheView& cache, int64_t block, int head) {
   const std::byte* base = kv_head(cache, block, head);
   if constexpr (Keys::kScaled) {
-    const size_t scale_bytes = static_cast<size_t>(kv_groups(cache.head_dim)) * kBlockPositions * 2;
-    return {reinterpret_cast<const uint16_t*>(base),
-            reinterpret_cast<const uint8_t*>(base + scale_bytes)};
+    return {reinterpret_cast<const uint16_t*>(base), after_scales(base, cache.head_dim)};
   } else {
     return {reinterpret_cast<decltype(Keys::data)>(base)};
   }
 }
 
-// The keys as floats, {16, d} in `out`.
+// The keys as floats without their scales, {16, d} in `out`.
 template <typename Keys>
-inline void expand_keys(const Keys& keys, int d, float* out) {
-  const int groups = Keys::kScaled ? kv_groups(d) : 1;
-  for (int group = 0; group < groups; ++group) {
-    F32x16 scale = broadcast(1.0f);
-    if constexpr (Keys::kScaled) scale = keys.scale(group);
-    const int end = Keys::kScaled ? kv_group_begin(d, group + 1) : d;
-    for (int i = Keys::kScaled ? kv_group_begin(d, group) : 0; i < end; ++i) {
-      const F32x16 key = keys.get(i);
-      store(out + i * kBlockPositions, Keys::kScaled ? mul(key, scale) : key);
-    }
-  }
+inline const float* expand_keys(const Keys& keys, int d, float* out) {
+  for (int i = 0; i < d; ++i) store(out + i * kBlockPositions, keys.get(i));
+  return out;
 }
 
 inline KeysF32 read_keys(const KvCacheView& cache, int64_t block, int head, float* scratch) {
-  switch (cache.type) {
-    case KvType::f32:
-      return keys_of<KeysF32>(cache, block, head);
-    case KvType::f16:
-      expand_keys(keys_of<KeysF16>(cache, block, head), cache.head_dim, scratch);
-      break;
-    case KvType::q8_0:
-      expand_keys(keys_of<KeysQ8>(cache, block, head), cache.head_dim, scratch);
-      break;
-    case KvType::q4_0:
-      expand_keys(keys_of<KeysQ4>(cache, block, head), cache.head_dim, scratch);
-      break;
+  if (cache.type == KvType::f32) return keys_of<KeysF32>(cache, block, head);
+  return {expand_keys(keys_of<KeysF16>(cache, block, head), cache.head_dim, scratch)};
+}
+
+inline KeysWide read_scaled_keys(const KvCacheView& cache, int64_t block, int head,
+                                 float* scratch) {
+  if (cache.type == KvType::q8_0) {
+    const KeysQ8 keys = keys_of<KeysQ8>(cache, block, head);
+    return {keys.scales, expand_keys(keys, cache.head_dim, scratch)};
   }
-  return {scratch};
+  const KeysQ4 keys = keys_of<KeysQ4>(cache, block, head);
+  return {keys.scales, expand_keys(keys, cache.head_dim, scratch)};
 }
 
 // One head's values in a block, for positions and runs of 16 dimensions. get_n() reads the first n.
+// kScaled: get() is to be multiplied by the scale of its position and group; only where d is a
+// multiple of 32, so that groups are 32 wide and 16 dimensions lie in one half of a row.
 // kFetchBits: bits of a dimension, for those that are read ahead; 0: never.
 struct ValuesF32 {
+  static constexpr bool kScaled = false;
   static constexpr int kFetchBits = 0;
   const float* data;
   F32x16 get(int position, int d, int i) const { return load(data + position * d + i); }
@@ -250,6 +257,7 @@ struct ValuesF32 {
   }
 };
 struct ValuesF16 {
+  static constexpr bool kScaled = false;
   static constexpr int kFetchBits = 16;
   const uint16_t* data;
   F32x16 get(int position, int d, int i) const { return load_f16(data + position * d + i); }
@@ -257,86 +265,69 @@ struct ValuesF16 {
     return load_f16_n(data + position * d + i, n);
   }
 };
-// Only where d is a multiple of 32: groups are 32 wide, and 16 dimensions lie in one half of a row.
-// get() wants the block's scales as floats: widen() first.
 struct ValuesQ8 {
+  static constexpr bool kScaled = true;
   static constexpr int kFetchBits = 8;
   const uint16_t* scales;
   const uint8_t* data;
-  const float* wide_scales;
   F32x16 get(int position, int d, int i) const {
-    const F32x16 scale = broadcast(wide_scales[position * (d / 32) + i / 32]);
-    return mul(to_f32(load_i8(reinterpret_cast<const int8_t*>(data + position * d + i))), scale);
+    return to_f32(load_i8(reinterpret_cast<const int8_t*>(data + position * d + i)));
   }
-  F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
 };
 struct ValuesQ4 {
+  static constexpr bool kScaled = true;
   static constexpr int kFetchBits = 4;
   const uint16_t* scales;
   const uint8_t* data;
-  const float* wide_scales;
   F32x16 get(int position, int d, int i) const {
-    const F32x16 scale = broadcast(wide_scales[position * (d / 32) + i / 32]);
     const uint8_t* row = data + position * (d / 2);
-    const I32x16 nibbles = i < d / 2 ? load_u8(row + i) : shift_right<4>(load_u8(row + i - d / 2));
-    return mul(to_f32(add(bit_and(nibbles, broadcast_i32(15)), broadcast_i32(-8))), scale);
+    return nibble_to_f32(i < d / 2 ? load_u8(row + i) : shift_right<4>(load_u8(row + i - d / 2)));
   }
-  F32x16 get_n(int position, int d, int i, int) const { return get(position, d, i); }
+};
+// Quantised values of which each q was made a float in memory.
+struct ValuesWide {
+  static constexpr bool kScaled = true;
+  static constexpr int kFetchBits = 0;
+  const uint16_t* scales;
+  const float* data;
+  F32x16 get(int position, int d, int i) const { return load(data + position * d + i); }
 };
 
-// A block's scales as floats, those of positions that were never written too; none for values
-// without scales.
-template <typename Values>
-struct WideScales {
-  static constexpr bool kScaled = requires { Values::scales; };
-  static constexpr int kMost = kScaled ? kBlockPositions * (kMaxHeadDim / 32) : 16;
-  alignas(64) float floats[kMost];
-};
-template <typename Values>
-inline void widen(Values& values, int d, WideScales<Values>& to) {
-  if constexpr (WideScales<Values>::kScaled) {
-    const int count = kBlockPositions * kv_groups(d);
-    for (int i = 0; i < count; i += 16) store(to.floats + i, load_f16(values.scales + i));
-    values.wide_scales = to.floats;
-  }
+inline bool is_quantised(const KvCacheView& cache) {
+  return cache.type == KvType::q8_0 || cache.type == KvType::q4_0;
 }
-
 inline bool has_even_groups(const KvCacheView& cache) { return cache.head_dim % 32 == 0; }
 
 template <typename Values>
 inline Values values_of(const KvCacheView& cache, int64_t block, int head) {
   const std::byte* base = kv_head(cache, block, head);
-  if constexpr (requires { Values::scales; }) {
-    const size_t scale_bytes = static_cast<size_t>(kv_groups(cache.head_dim)) * kBlockPositions * 2;
-    return {reinterpret_cast<const uint16_t*>(base),
-            reinterpret_cast<const uint8_t*>(base + scale_bytes), nullptr};
+  if constexpr (Values::kScaled) {
+    return {reinterpret_cast<const uint16_t*>(base), after_scales(base, cache.head_dim)};
   } else {
     return {reinterpret_cast<decltype(Values::data)>(base)};
   }
 }
 
-// Values of positions [begin, end) as floats, {d, 16} in `out`; of the others only scales are read.
+// Values of positions [begin, end) as floats without their scales, {d, 16} in `out`.
 template <typename Values>
-inline void expand_values(Values values, int d, int begin, int end, float* out) {
-  WideScales<Values> wide;
-  widen(values, d, wide);
+inline const float* expand_values(const Values& values, int d, int begin, int end, float* out) {
   for (int position = begin; position < end; ++position) {
-    for (int i = 0; i < d; i += 16) {
-      const int n = d - i < 16 ? d - i : 16;
-      store_n(out + position * d + i,
-              n == 16 ? values.get(position, d, i) : values.get_n(position, d, i, n), n);
+    int i = 0;
+    for (; i + 16 <= d; i += 16) store(out + position * d + i, values.get(position, d, i));
+    if constexpr (!Values::kScaled) {
+      if (i < d) store_n(out + position * d + i, values.get_n(position, d, i, d - i), d - i);
     }
   }
+  return out;
 }
 
-// The same for quantised values with groups of any width, one by one.
-inline void expand_uneven_values(const KvCacheView& cache, const ValuesQ8& values, int begin,
-                                 int end, float* out) {
+// Quantised values with groups of any width, one by one, multiplied by their scales.
+inline const float* expand_uneven_values(const KvCacheView& cache, const ValuesQ8& values,
+                                         int begin, int end, float* out) {
   const int d = cache.head_dim;
-  const int groups = kv_groups(d);
   for (int position = begin; position < end; ++position) {
-    for (int group = 0; group < groups; ++group) {
-      const float scale = f16_to_f32(values.scales[position * groups + group]);
+    for (int group = 0; group < kv_groups(d); ++group) {
+      const float scale = f16_to_f32(values.scales[group * kBlockPositions + position]);
       for (int i = kv_group_begin(d, group); i < kv_group_begin(d, group + 1); ++i) {
         int32_t q = 0;
         if (cache.type == KvType::q8_0) {
@@ -349,22 +340,31 @@ inline void expand_uneven_values(const KvCacheView& cache, const ValuesQ8& value
       }
     }
   }
+  return out;
 }
 
+// Requires: values that are not quantised, or in uneven groups.
 inline ValuesF32 read_values(const KvCacheView& cache, int64_t block, int head, int begin, int end,
                              float* scratch) {
-  const int d = cache.head_dim;
   if (cache.type == KvType::f32) return values_of<ValuesF32>(cache, block, head);
   if (cache.type == KvType::f16) {
-    expand_values(values_of<ValuesF16>(cache, block, head), d, begin, end, scratch);
-  } else if (!has_even_groups(cache)) {
-    expand_uneven_values(cache, values_of<ValuesQ8>(cache, block, head), begin, end, scratch);
-  } else if (cache.type == KvType::q8_0) {
-    expand_values(values_of<ValuesQ8>(cache, block, head), d, begin, end, scratch);
-  } else {
-    expand_values(values_of<ValuesQ4>(cache, block, head), d, begin, end, scratch);
+    return {expand_values(values_of<ValuesF16>(cache, block, head), cache.head_dim, begin, end,
+                          scratch)};
   }
-  return {scratch};
+  return {
+      expand_uneven_values(cache, values_of<ValuesQ8>(cache, block, head), begin, end, scratch)};
+}
+
+// Requires: quantised values in even groups.
+inline ValuesWide read_scaled_values(const KvCacheView& cache, int64_t block, int head, int begin,
+                                     int end, float* scratch) {
+  const int d = cache.head_dim;
+  if (cache.type == KvType::q8_0) {
+    const ValuesQ8 values = values_of<ValuesQ8>(cache, block, head);
+    return {values.scales, expand_values(values, d, begin, end, scratch)};
+  }
+  const ValuesQ4 values = values_of<ValuesQ4>(cache, block, head);
+  return {values.scales, expand_values(values, d, begin, end, scratch)};
 }
 
 }  // namespace strata::cpu::STRATA_CPU_ISA

@@ -20,6 +20,7 @@ struct VecProbe {
   void (*copy_f16_n)(const uint16_t* x, uint16_t* y, int n);
   void (*round_to_i8)(const float* x, int8_t* y);
   void (*widen)(const int8_t* x, int32_t* y_signed, int32_t* y_unsigned);
+  void (*nibbles)(const int32_t* x, float* y);
   void (*select_range)(const float* a, const float* b, int begin, int end, float* y);
 };
 

@@ -80,6 +80,7 @@ inline VecProbe make_probe() {
     store_i32(y_signed, load_i8(x));
     store_i32(y_unsigned, load_u8(reinterpret_cast<const uint8_t*>(x)));
   };
+  probe.nibbles = [](const int32_t* x, float* y) { store(y, nibble_to_f32(load_i32(x))); };
   probe.select_range = [](const float* a, const float* b, int begin, int end, float* y) {
     store(y, select(lane_range(begin, end), load(a), load(b)));
   };

@@ -214,6 +214,11 @@ TEST_P(VecPath, IntegersAndLaneRanges) {
     EXPECT_EQ(wide[i], bytes[i]);
     EXPECT_EQ(wide_unsigned[i], static_cast<uint8_t>(bytes[i]));
   }
+  int32_t numbers[16];
+  float nibbles[16];
+  for (int i = 0; i < 16; ++i) numbers[i] = i + 16 * (i * 37 % 256);
+  probe.nibbles(numbers, nibbles);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(nibbles[i], static_cast<float>(i - 8));
   for (int begin = 0; begin <= 16; ++begin) {
     for (int end = begin; end <= 16; ++end) {
       float out[16];
