@@ -116,11 +116,7 @@ void ThreadPool::run_job(int64_t count, JobFunction function, const void* contex
   // Sequentially consistent against a helper that counts itself as parked and then looks at
   // published_: either it sees this number, or it is seen here.
   published_.fetch_add(1, std::memory_order_seq_cst);
-  // Whoever counted itself is woken by this one call: they are 0 again.
-  if (parked_.load(std::memory_order_seq_cst) > 0) {
-    parked_.store(0, std::memory_order_relaxed);
-    published_.notify_all();
-  }
+  if (parked_.load(std::memory_order_seq_cst) > 0) published_.notify_all();
 
   const int64_t start_ns = now_ns();
   const int64_t mine = work_on_job(0);
@@ -194,6 +190,9 @@ bool ThreadPool::wait_for_job(uint32_t& seen) {
 
   parked_.fetch_add(1, std::memory_order_seq_cst);
   published_.wait(seen, std::memory_order_seq_cst);
+  // The count is the helper's own: one that parked after this job was published sleeps on through
+  // its notice, and would never be called again if the caller had set the count to 0.
+  parked_.fetch_sub(1, std::memory_order_relaxed);
   seen = published_.load(std::memory_order_acquire);
   return !stop_.load(std::memory_order_relaxed);
 }
@@ -215,7 +214,7 @@ double cgroup_core_quota() {
 }  // namespace
 
 int usable_core_count() {
-  int cores = static_cast<int>(allowed_cpus(0).size());
+  int cores = static_cast<int>(allowed_cpus(::getpid()).size());  // not of a pinned caller
   if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
   const double quota = cgroup_core_quota();
   if (quota > 0) cores = std::min(cores, static_cast<int>(quota + 0.5));
