@@ -78,3 +78,8 @@ function(strata_test name)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
 endfunction()
+
+# strata_count_allocations(TEST): its operator new counts (tests/support/counted_allocations.h).
+function(strata_count_allocations name)
+  target_sources(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/counted_allocations.cpp)
+endfunction()

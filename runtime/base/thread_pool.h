@@ -86,7 +86,7 @@ class ThreadPool {
   std::atomic<uint64_t> job_{0};
   // Counts published jobs: what parked helpers wait on. 32 bits, which is what a futex takes.
   std::atomic<uint32_t> published_{0};
-  // Helpers that wait, or are about to, and were not woken yet.
+  // Helpers that wait, are about to, or are about to go on.
   std::atomic<int32_t> parked_{0};
   std::atomic<bool> stop_{false};
 

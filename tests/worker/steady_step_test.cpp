@@ -9,12 +9,10 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include "backends/backends.h"
+#include "tests/support/counted_allocations.h"
 #include "tests/worker/step_support.h"
 #include "worker/stage_runner.h"
 
@@ -30,27 +28,8 @@
 #endif
 
 namespace {
-std::atomic<uint64_t> allocation_count{0};
 std::atomic<uint64_t> lock_count{0};
-
-void* counted(std::size_t size, std::size_t alignment) {
-  ++allocation_count;
-  const std::size_t whole =
-      (std::max<std::size_t>(size, 1) + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, whole);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
 }  // namespace
-
-void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  return counted(size, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 #if STRATA_COUNTS_LOCKS
 // In place of the C library's, which it calls.
@@ -91,14 +70,13 @@ uint64_t locks(uint64_t count) { return STRATA_COUNTS_LOCKS * count; }
 
 template <typename Run>
 Counts counts_of(const Run& run) {
-  const uint64_t allocations = allocation_count;
   const uint64_t locks_before = lock_count;
-  run();
-  return {allocation_count - allocations, lock_count - locks_before};
+  const uint64_t allocations = testing::allocations_of(run);
+  return {allocations, lock_count - locks_before};
 }
 
 // By the number of threads.
-class SteadyStep : public testing::TestWithParam<int> {
+class SteadyStep : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
     ASSERT_TRUE(register_all(devices_, {}).ok());
@@ -238,7 +216,7 @@ TEST_P(SteadyStep, AHeadAllocatesTheActivationsOnlyAndATailItsResult) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, SteadyStep, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Threads, SteadyStep, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace strata::worker::test

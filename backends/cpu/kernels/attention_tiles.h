@@ -187,23 +187,19 @@ inline void scale_weights(int rows, const ValueTile<Values>& v, int dim, int gro
 template <typename Values, int kRows>
 inline void add_values(int rows, const ValueTile<Values>& v, const float* const* weights,
                        const float* rescale, float* const* sums) {
+  alignas(64) float scaled[kRows][kTileGroups][kAttentionTile];  // of scaled values
+  const float* scaled_rows[kRows] = {};
+  for (int r = 0; r < rows; ++r) scaled_rows[r] = scaled[r][0];
   const int whole = v.d / 16;
-  if constexpr (Values::kScaled) {
-    alignas(64) float scaled[kRows][kTileGroups][kAttentionTile];
-    const float* scaled_rows[kRows] = {};
-    for (int r = 0; r < rows; ++r) scaled_rows[r] = scaled[r][0];
-    for (int n = 0, vectors = 0; n < whole; n += vectors) {
-      vectors = halving_step(whole - n, kTileVectors);
+  for (int n = 0, vectors = 0; n < whole; n += vectors) {
+    vectors = halving_step(whole - n, kTileVectors);
+    if constexpr (Values::kScaled) {
       scale_weights<Values, kRows>(rows, v, n * 16, (vectors + 1) / 2, weights, scaled);
-      value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, scaled_rows,
-                                                        rescale, sums);
     }
-  } else {
-    for (int n = 0, vectors = 0; n < whole; n += vectors) {
-      vectors = halving_step(whole - n, kTileVectors);
-      value_tile_of<Values, kRows, kTileVectors, false>(rows, vectors, v, n * 16, 16, weights,
-                                                        rescale, sums);
-    }
+    value_tile_of<Values, kRows, kTileVectors, false>(
+        rows, vectors, v, n * 16, 16, Values::kScaled ? scaled_rows : weights, rescale, sums);
+  }
+  if constexpr (!Values::kScaled) {
     if (v.d % 16 != 0) {
       value_tile_of<Values, kRows, 1, true>(rows, 1, v, whole * 16, v.d % 16, weights, rescale,
                                             sums);

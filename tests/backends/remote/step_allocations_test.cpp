@@ -3,27 +3,13 @@
 // hence a binary of its own; gRPC's own buffers are not in it.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "backends/remote/wire.h"
-
-namespace {
-std::atomic<uint64_t> allocation_count{0};
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++allocation_count;
-  void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/support/counted_allocations.h"
 
 namespace strata::remote {
 namespace {
+
+using testing::allocations_of;
 
 // As the stream does it: the pieces' buffers one after the other.
 Frame through_pieces(const Frame& frame, FrameAssembler& assembler) {
@@ -50,12 +36,11 @@ TEST(StepAllocations, AreOneForEachBufferThatTravels) {
   FrameAssembler assembler(FrameKind::step);
   for (uint64_t step = 1; step <= 3; ++step) {
     StepFrame sent = decode_step(step);
-    const uint64_t before = allocation_count;
-    const Frame frame = to_frame(std::move(sent)).value();
-    const uint64_t at_sender = allocation_count - before;
-    Frame received = through_pieces(frame, assembler);
-    const StepFrame step_frame = step_from_frame(std::move(received)).value();
-    const uint64_t at_receiver = allocation_count - before - at_sender;
+    Frame frame;
+    StepFrame step_frame;
+    const uint64_t at_sender = allocations_of([&] { frame = to_frame(std::move(sent)).value(); });
+    const uint64_t at_receiver = allocations_of(
+        [&] { step_frame = step_from_frame(through_pieces(frame, assembler)).value(); });
     ASSERT_EQ(step_frame.plan.rows.size(), 1u);
     ASSERT_EQ(step_frame.activations.size(), 576u);
     if (step == 1) continue;             // protobuf prepares itself
@@ -72,12 +57,11 @@ TEST(StepAllocations, OfAResultAreTheRecords) {
     result.step_id = step;
     result.records.resize(1);
     result.records[0].token = 42;
-    const uint64_t before = allocation_count;
-    const Frame frame = to_frame(std::move(result)).value();
-    const uint64_t at_sender = allocation_count - before;
-    Frame received = through_pieces(frame, assembler);
-    const StepResult back = result_from_frame(std::move(received)).value();
-    const uint64_t at_receiver = allocation_count - before - at_sender;
+    Frame frame;
+    StepResult back;
+    const uint64_t at_sender = allocations_of([&] { frame = to_frame(std::move(result)).value(); });
+    const uint64_t at_receiver =
+        allocations_of([&] { back = result_from_frame(through_pieces(frame, assembler)).value(); });
     ASSERT_EQ(back.records.at(0).token, 42);
     if (step == 1) continue;
     EXPECT_LE(at_sender, 1u) << step;    // the frame's record

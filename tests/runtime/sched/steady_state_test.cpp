@@ -2,31 +2,16 @@
 // nothing and plans nothing. Counts every operator new of the process, hence a binary of its own.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
 #include "runtime/graph/ops.h"
 #include "runtime/memory/host_buffer.h"
 #include "runtime/sched/scheduler.h"
 #include "tests/runtime/sched/simulated_set.h"
-
-namespace {
-std::atomic<uint64_t> allocation_count{0};
-}  // namespace
-
-void* operator new(std::size_t size) {
-  ++allocation_count;
-  void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) std::abort();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/support/counted_allocations.h"
 
 namespace strata {
 namespace {
 
+using testing::allocations_of;
 using testing::bytes_of;
 using testing::SimulatedDevice;
 using testing::SimulatedDeviceOptions;
@@ -90,9 +75,10 @@ TEST(SteadyState, AllocatesNothingPerToken) {
            scheduler->read_output(*outputs[g], std::as_writable_bytes(taken)).ok();
   };
   ASSERT_TRUE(run(0) && run(1));
-  const uint64_t before = allocation_count;
-  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(run(i % 3 == 0 ? 1 : 0));
-  EXPECT_EQ(allocation_count - before, 0u);
+  const uint64_t allocations = allocations_of([&] {
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(run(i % 3 == 0 ? 1 : 0));
+  });
+  EXPECT_EQ(allocations, 0u);
   EXPECT_EQ(backend.computes, 1002u);  // one call per run: no splits
   EXPECT_EQ(backend.nodes, 1002u * 500);
 }
