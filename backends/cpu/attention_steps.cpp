@@ -40,44 +40,48 @@ KvCacheView cache_view(const Tensor& cache, int64_t head_dim) {
 
 const int32_t* ints(const Tensor& tensor) { return reinterpret_cast<const int32_t*>(tensor.data); }
 
-class KvWriteStep final : public Step {
+class KvWriteStep final : public ItemStep {
  public:
-  KvWriteStep(const Tensor& node, int threads)
-      : heads_(node.sources[1]->ne[1]),
-        tokens_(node.sources[1]->ne[2]),
+  explicit KvWriteStep(const Tensor& node)
+      : ItemStep(node.sources[1]->ne[2], node.sources[1]->ne[0] * node.sources[1]->ne[1] * 8),
+        heads_(node.sources[1]->ne[1]),
         cell_count_(node.sources[0]->ne[1] * kBlock),
-        pieces_(piece_count(tokens_, node.sources[1]->ne[0] * heads_ * 8, threads)),
         k_(*node.sources[1], node.sources[1]->ne),
         v_(*node.sources[2], node.sources[2]->ne),
         k_cache_(cache_view(*node.sources[0], node.sources[1]->ne[0])),
         v_cache_(cache_view(*node.sources[3], node.sources[2]->ne[0])),
-        cells_(ints(*node.sources[4])) {}
+        cells_(ints(*node.sources[4])) {
+    for (size_t i : {1, 2}) reads(item_access(*node.sources[i], node.sources[i]->ne, items()));
+    for (size_t i : {0, 3}) writes_all(*node.sources[i]);
+    reads_all(*node.sources[4], Access::Kind::read_ahead);
+  }
 
-  Status run(const RunContext& context) override {
-    for (int64_t token = 0; token < tokens_; ++token) {
+  Status check() const override {
+    for (int64_t token = 0; token < items(); ++token) {
       if (cells_[token] < -1 || cells_[token] >= cell_count_) {
         return invalid_argument(
             fmt::format("kv_write: token {} has cell {}, the cache has {} cells", token,
                         cells_[token], cell_count_));
       }
     }
-    for_each_item(context.pool, tokens_, pieces_, [&](int64_t token, int) {
+    return ok_status();
+  }
+
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
+    for (int64_t token = begin; token < end; ++token) {
       const int64_t cell = cells_[token];
-      if (cell < 0) return;
+      if (cell < 0) continue;
       for (int64_t head = 0; head < heads_; ++head) {
         const int64_t row = token * heads_ + head;
         context.kernels.write_k(k_cache_, cell, static_cast<int32_t>(head), k_.floats(row));
         context.kernels.write_v(v_cache_, cell, static_cast<int32_t>(head), v_.floats(row));
       }
-    });
-    return ok_status();
+    }
   }
 
  private:
   int64_t heads_;
-  int64_t tokens_;
   int64_t cell_count_;
-  int64_t pieces_;
   RowAddress k_;
   RowAddress v_;
   KvCacheView k_cache_;
@@ -308,8 +312,8 @@ bool supports_attention(const Tensor& node) {
          kv_type(node.sources[2]->dtype, params.head_dim_v);
 }
 
-std::unique_ptr<Step> make_kv_write_step(const Tensor& node, int threads) {
-  return std::make_unique<KvWriteStep>(node, threads);
+std::unique_ptr<ItemStep> make_kv_write_step(const Tensor& node) {
+  return std::make_unique<KvWriteStep>(node);
 }
 
 std::unique_ptr<Step> make_attention_step(const Tensor& node, int threads) {

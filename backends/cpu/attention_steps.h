@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backends/cpu/step.h"
+#include "backends/cpu/item_step.h"
 
 namespace strata::cpu {
 
@@ -11,7 +11,7 @@ namespace strata::cpu {
 bool supports_kv_write(const Tensor& node);
 bool supports_attention(const Tensor& node);
 
-std::unique_ptr<Step> make_kv_write_step(const Tensor& node, int threads);
+std::unique_ptr<ItemStep> make_kv_write_step(const Tensor& node);
 std::unique_ptr<Step> make_attention_step(const Tensor& node, int threads);
 
 }  // namespace strata::cpu

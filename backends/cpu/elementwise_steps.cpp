@@ -9,49 +9,43 @@
 namespace strata::cpu {
 namespace {
 
-// Rows of dense tensors are cut to at most this many elements, so that one long row (a prompt's
-// activations seen as one) can be shared by threads.
-constexpr int64_t kSpan = 4096;
-
-// Calls function(kernels, row pieces...) over all rows; the derived classes say what a row is.
-class RowStep : public Step {
+// Item steps that go row by row.
+class RowStep : public ItemStep {
  public:
-  RowStep(int64_t rows, int64_t row_work, int threads)
-      : rows_(rows), pieces_(piece_count(rows, row_work, threads)) {}
+  RowStep(const Tensor& node, int64_t row_work) : ItemStep(node.row_count(), row_work) {}
 
-  Status run(const RunContext& context) override {
-    for_each_item(context.pool, rows_, pieces_,
-                  [&](int64_t row, int) { run_row(context.kernels, row); });
-    return ok_status();
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
+    for (int64_t row = begin; row < end; ++row) run_row(context.kernels, row);
   }
 
  protected:
   virtual void run_row(const KernelTable& kernels, int64_t row) const = 0;
-
- private:
-  int64_t rows_;
-  int64_t pieces_;
 };
 
-// The span of elements that a row of the step covers: rows of the shape, or, where all tensors are
-// dense and of one shape, runs of kSpan elements of the whole.
+// What an item of an element-wise step covers: a row, or, where all tensors are dense and of one
+// shape, a part of a row, so that one long row can be shared by threads. Neighbours of the latter
+// are one run of elements.
 struct Spans {
-  Dims shape;
-  int64_t rows;
-  bool flat;
-  int64_t total;
+  bool are_dense;
+  int64_t count;
+  int64_t length;  // elements
 
-  static Spans of(const Tensor& node, bool may_flatten) {
-    Spans spans{node.ne, node.row_count(), may_flatten, node.element_count()};
-    if (may_flatten) spans.rows = (spans.total + kSpan - 1) / kSpan;
-    return spans;
+  Spans(const Tensor& node, bool dense)
+      : are_dense(dense),
+        count(node.row_count() * (dense ? row_parts(node.ne[0]) : 1)),
+        length(node.ne[0] / (dense ? row_parts(node.ne[0]) : 1)) {}
+
+  float* at(const RowAddress& address, int64_t item) const {
+    return are_dense ? address.floats(0) + item * length : address.floats(item);
   }
-  int64_t length(int64_t row) const {
-    return flat ? std::min(kSpan, total - row * kSpan) : shape[0];
-  }
-  int64_t work() const { return flat ? std::min(kSpan, total) : shape[0]; }
-  float* at(const RowAddress& address, int64_t row) const {
-    return flat ? address.floats(0) + row * kSpan : address.floats(row);
+  // Calls function(item, elements) for runs that cover items [begin, end).
+  template <typename Function>
+  void for_each_run(int64_t begin, int64_t end, const Function& function) const {
+    if (are_dense) {
+      function(begin, (end - begin) * length);
+    } else {
+      for (int64_t item = begin; item < end; ++item) function(item, length);
+    }
   }
 };
 
@@ -66,88 +60,88 @@ using UnaryKernel = void (*KernelTable::*)(const float*, int64_t, float*);
 using FactorKernel = void (*KernelTable::*)(const float*, float, int64_t, float*);
 using BinaryKernel = void (*KernelTable::*)(const float*, const float*, int64_t, float*);
 
-class UnaryStep final : public RowStep {
- public:
-  UnaryStep(const Tensor& node, UnaryKernel kernel, int threads)
-      : UnaryStep(node, kernel, Spans::of(node, all_dense(node)), threads) {}
-
- private:
-  UnaryStep(const Tensor& node, UnaryKernel kernel, const Spans& spans, int threads)
-      : RowStep(spans.rows, spans.work() * 8, threads),
+// What all element-wise steps of one operand or two share.
+class SpanStep : public ItemStep {
+ protected:
+  SpanStep(const Tensor& node, const Spans& spans, int work)
+      : ItemStep(spans.count, spans.length * work),
         spans_(spans),
-        kernel_(kernel),
         x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {}
-  void run_row(const KernelTable& kernels, int64_t row) const override {
-    (kernels.*kernel_)(spans_.at(x_, row), spans_.length(row), spans_.at(y_, row));
+        y_(node, node.ne) {
+    for (const Tensor* source : node.sources) reads(item_access(*source, node.ne, spans.count));
+    writes(item_access(node, node.ne, spans.count));
   }
 
   Spans spans_;
-  UnaryKernel kernel_;
   RowAddress x_;
   RowAddress y_;
 };
 
-class FactorStep final : public RowStep {
+class UnaryStep final : public SpanStep {
  public:
-  FactorStep(const Tensor& node, FactorKernel kernel, int work, int threads)
-      : FactorStep(node, kernel, Spans::of(node, all_dense(node)), work, threads) {}
+  UnaryStep(const Tensor& node, UnaryKernel kernel)
+      : SpanStep(node, Spans(node, all_dense(node)), 8), kernel_(kernel) {}
 
- private:
-  FactorStep(const Tensor& node, FactorKernel kernel, const Spans& spans, int work, int threads)
-      : RowStep(spans.rows, spans.work() * work, threads),
-        spans_(spans),
-        kernel_(kernel),
-        factor_(std::get<ScaleParams>(node.params).factor),
-        x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {}
-  void run_row(const KernelTable& kernels, int64_t row) const override {
-    (kernels.*kernel_)(spans_.at(x_, row), factor_, spans_.length(row), spans_.at(y_, row));
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
+    spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {
+      (context.kernels.*kernel_)(spans_.at(x_, item), n, spans_.at(y_, item));
+    });
   }
 
-  Spans spans_;
+ private:
+  UnaryKernel kernel_;
+};
+
+class FactorStep final : public SpanStep {
+ public:
+  FactorStep(const Tensor& node, FactorKernel kernel, int work)
+      : SpanStep(node, Spans(node, all_dense(node)), work),
+        kernel_(kernel),
+        factor_(std::get<ScaleParams>(node.params).factor) {}
+
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
+    spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {
+      (context.kernels.*kernel_)(spans_.at(x_, item), factor_, n, spans_.at(y_, item));
+    });
+  }
+
+ private:
   FactorKernel kernel_;
   float factor_;
-  RowAddress x_;
-  RowAddress y_;
 };
 
 // Two operands, the second of the first's shape or repeated over it.
-class BinaryStep final : public RowStep {
+class BinaryStep final : public SpanStep {
  public:
-  BinaryStep(const Tensor& node, BinaryKernel kernel, int work, int threads)
-      : BinaryStep(node, kernel, Spans::of(node, all_dense(node)), work, threads) {}
-
- private:
-  BinaryStep(const Tensor& node, BinaryKernel kernel, const Spans& spans, int work, int threads)
-      : RowStep(spans.rows, spans.work() * work, threads),
-        spans_(spans),
+  BinaryStep(const Tensor& node, BinaryKernel kernel, int work)
+      : SpanStep(node, Spans(node, all_dense(node)), work),
         kernel_(kernel),
-        a_(*node.sources[0], node.ne),
-        b_(*node.sources[1], node.ne),
-        y_(node, node.ne) {}
-  void run_row(const KernelTable& kernels, int64_t row) const override {
-    (kernels.*kernel_)(spans_.at(a_, row), spans_.at(b_, row), spans_.length(row),
-                       spans_.at(y_, row));
+        b_(*node.sources[1], node.ne) {}
+
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
+    spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {
+      (context.kernels.*kernel_)(spans_.at(x_, item), spans_.at(b_, item), n, spans_.at(y_, item));
+    });
   }
 
-  Spans spans_;
+ private:
   BinaryKernel kernel_;
-  RowAddress a_;
   RowAddress b_;
-  RowAddress y_;
 };
 
 // The second operand is one number for each row.
 class ScalarStep final : public RowStep {
  public:
-  ScalarStep(const Tensor& node, FactorKernel kernel, int threads)
-      : RowStep(node.row_count(), node.ne[0], threads),
+  ScalarStep(const Tensor& node, FactorKernel kernel)
+      : RowStep(node, node.ne[0]),
         kernel_(kernel),
         n_(node.ne[0]),
         a_(*node.sources[0], node.ne),
         b_(*node.sources[1], node.ne),
-        y_(node, node.ne) {}
+        y_(node, node.ne) {
+    for (const Tensor* source : node.sources) reads(item_access(*source, node.ne, items()));
+    writes(item_access(node, node.ne, items()));
+  }
 
  private:
   void run_row(const KernelTable& kernels, int64_t row) const override {
@@ -163,11 +157,15 @@ class ScalarStep final : public RowStep {
 
 class SumStep final : public RowStep {
  public:
-  SumStep(const Tensor& node, int threads)
-      : RowStep(node.row_count(), node.ne[0] * static_cast<int64_t>(node.sources.size()), threads),
+  explicit SumStep(const Tensor& node)
+      : RowStep(node, node.ne[0] * static_cast<int64_t>(node.sources.size())),
         n_(node.ne[0]),
         y_(node, node.ne) {
-    for (const Tensor* term : node.sources) terms_.emplace_back(*term, node.ne);
+    for (const Tensor* term : node.sources) {
+      terms_.emplace_back(*term, node.ne);
+      reads(item_access(*term, node.ne, items()));
+    }
+    writes(item_access(node, node.ne, items()));
   }
 
  private:
@@ -189,15 +187,19 @@ class SumStep final : public RowStep {
 
 class NormStep final : public RowStep {
  public:
-  NormStep(const Tensor& node, int threads)
-      : RowStep(node.row_count(), node.ne[0] * 3, threads),
+  explicit NormStep(const Tensor& node)
+      : RowStep(node, node.ne[0] * 3),
         n_(node.ne[0]),
         eps_(std::get<NormParams>(node.params).eps),
         weight_(reinterpret_cast<const float*>(node.sources[1]->data)),
         bias_(node.op == Op::layer_norm ? reinterpret_cast<const float*>(node.sources[2]->data)
                                         : nullptr),
         x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {}
+        y_(node, node.ne) {
+    reads(item_access(*node.sources[0], node.ne, items()));
+    for (size_t i = 1; i < node.sources.size(); ++i) reads_all(*node.sources[i]);
+    writes(item_access(node, node.ne, items()));
+  }
 
  private:
   void run_row(const KernelTable& kernels, int64_t row) const override {
@@ -219,13 +221,16 @@ class NormStep final : public RowStep {
 // Copies elements (or blocks of a quant type) of any strides into dense order.
 class CopyStep final : public RowStep {
  public:
-  CopyStep(const Tensor& node, int threads)
-      : RowStep(node.row_count(), node.ne[0], threads),
+  explicit CopyStep(const Tensor& node)
+      : RowStep(node, node.ne[0]),
         element_bytes_(dtype_traits(node.dtype).block_bytes),
         elements_(node.ne[0] / dtype_traits(node.dtype).block_elements),
         stride_(node.sources[0]->nb[0]),
         x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {}
+        y_(node, node.ne) {
+    reads(item_access(*node.sources[0], node.ne, items()));
+    writes(item_access(node, node.ne, items()));
+  }
 
  private:
   void run_row(const KernelTable&, int64_t row) const override {
@@ -273,14 +278,13 @@ BinaryKernel gated_kernel(const Tensor& node) {
   return nullptr;
 }
 
-std::unique_ptr<Step> make_add_or_multiply(const Tensor& node, int threads) {
+std::unique_ptr<ItemStep> make_add_or_multiply(const Tensor& node) {
   const bool adds = node.op == Op::add;
   if (node.sources[1]->ne[0] == 1 && node.ne[0] != 1) {
-    return std::make_unique<ScalarStep>(node, adds ? &KernelTable::add_scalar : &KernelTable::scale,
-                                        threads);
+    return std::make_unique<ScalarStep>(node,
+                                        adds ? &KernelTable::add_scalar : &KernelTable::scale);
   }
-  return std::make_unique<BinaryStep>(node, adds ? &KernelTable::add : &KernelTable::multiply, 1,
-                                      threads);
+  return std::make_unique<BinaryStep>(node, adds ? &KernelTable::add : &KernelTable::multiply, 1);
 }
 
 }  // namespace
@@ -307,26 +311,26 @@ bool supports_row_step(const Tensor& node) {
   }
 }
 
-std::unique_ptr<Step> make_row_step(const Tensor& node, int threads) {
+std::unique_ptr<ItemStep> make_row_step(const Tensor& node) {
   switch (node.op) {
     case Op::contiguous:
-      return std::make_unique<CopyStep>(node, threads);
+      return std::make_unique<CopyStep>(node);
     case Op::rms_norm:
     case Op::layer_norm:
-      return std::make_unique<NormStep>(node, threads);
+      return std::make_unique<NormStep>(node);
     case Op::add:
     case Op::multiply:
-      return make_add_or_multiply(node, threads);
+      return make_add_or_multiply(node);
     case Op::scale:
-      return std::make_unique<FactorStep>(node, &KernelTable::scale, 1, threads);
+      return std::make_unique<FactorStep>(node, &KernelTable::scale, 1);
     case Op::soft_cap:
-      return std::make_unique<FactorStep>(node, &KernelTable::soft_cap, 16, threads);
+      return std::make_unique<FactorStep>(node, &KernelTable::soft_cap, 16);
     case Op::sum:
-      return std::make_unique<SumStep>(node, threads);
+      return std::make_unique<SumStep>(node);
     case Op::activate:
-      return std::make_unique<UnaryStep>(node, activation_kernel(node), threads);
+      return std::make_unique<UnaryStep>(node, activation_kernel(node));
     case Op::gated:
-      return std::make_unique<BinaryStep>(node, gated_kernel(node), 8, threads);
+      return std::make_unique<BinaryStep>(node, gated_kernel(node), 8);
     default:
       STRATA_CHECK(false, op_name(node.op));
   }

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backends/cpu/step.h"
+#include "backends/cpu/item_step.h"
 
 namespace strata::cpu {
 
@@ -12,6 +12,6 @@ bool supports_row_step(const Tensor& node);
 // For add, multiply, scale, sum, rms_norm, layer_norm, activate, gated, soft_cap and contiguous.
 // Requires: supports_row_step(node), everything is placed. The node may share memory with its first
 // source.
-std::unique_ptr<Step> make_row_step(const Tensor& node, int threads);
+std::unique_ptr<ItemStep> make_row_step(const Tensor& node);
 
 }  // namespace strata::cpu

@@ -5,26 +5,25 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/base/check.h"
-
 namespace strata::cpu {
 namespace {
 
-class TopKStep final : public Step {
+class TopKStep final : public ItemStep {
  public:
-  TopKStep(const Tensor& node, int threads)
-      : n_(node.sources[0]->ne[0]),
+  explicit TopKStep(const Tensor& node)
+      : ItemStep(node.ne[1], node.sources[0]->ne[0] * node.ne[0]),
+        n_(node.sources[0]->ne[0]),
         k_(node.ne[0]),
-        tokens_(node.ne[1]),
-        pieces_(piece_count(tokens_, n_ * k_, threads)),
         x_(*node.sources[0], node.sources[0]->ne),
-        y_(node, node.ne) {}
+        y_(node, node.ne) {
+    reads(item_access(*node.sources[0], node.sources[0]->ne, items()));
+    writes(item_access(node, node.ne, items()));
+  }
 
-  Status run(const RunContext& context) override {
-    for_each_item(context.pool, tokens_, pieces_, [&](int64_t token, int) {
+  void run_items(const RunContext&, int64_t begin, int64_t end) const override {
+    for (int64_t token = begin; token < end; ++token) {
       choose(x_.floats(token), reinterpret_cast<int32_t*>(y_.bytes(token)));
-    });
-    return ok_status();
+    }
   }
 
  private:
@@ -50,8 +49,6 @@ class TopKStep final : public Step {
 
   int64_t n_;
   int64_t k_;
-  int64_t tokens_;
-  int64_t pieces_;
   RowAddress x_;
   RowAddress y_;
 };
@@ -109,34 +106,33 @@ class RouteStep final : public Step {
 };
 
 // One fma chain over the slots in order.
-class CombineStep final : public Step {
+class CombineStep final : public ItemStep {
  public:
-  CombineStep(const Tensor& node, int threads)
-      : n_(node.ne[0]),
+  explicit CombineStep(const Tensor& node)
+      : ItemStep(node.ne[1], node.ne[0] * node.sources[0]->ne[1]),
+        n_(node.ne[0]),
         slots_(node.sources[0]->ne[1]),
-        tokens_(node.ne[1]),
-        pieces_(piece_count(tokens_, n_ * slots_, threads)),
         x_(*node.sources[0], node.sources[0]->ne),
         weights_(*node.sources[1], node.sources[1]->ne),
-        y_(node, node.ne) {}
+        y_(node, node.ne) {
+    for (const Tensor* source : node.sources) reads(item_access(*source, source->ne, items()));
+    writes(item_access(node, node.ne, items()));
+  }
 
-  Status run(const RunContext& context) override {
-    for_each_item(context.pool, tokens_, pieces_, [&](int64_t token, int) {
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
+    for (int64_t token = begin; token < end; ++token) {
       float* y = y_.floats(token);
       const float* weights = weights_.floats(token);
       std::memset(y, 0, static_cast<size_t>(n_) * sizeof(float));
       for (int64_t slot = 0; slot < slots_; ++slot) {
         context.kernels.multiply_add(x_.floats(token * slots_ + slot), weights[slot], n_, y);
       }
-    });
-    return ok_status();
+    }
   }
 
  private:
   int64_t n_;
   int64_t slots_;
-  int64_t tokens_;
-  int64_t pieces_;
   RowAddress x_;
   RowAddress weights_;
   RowAddress y_;
@@ -158,17 +154,16 @@ bool supports_expert_step(const Tensor& node) {
   }
 }
 
-std::unique_ptr<Step> make_expert_step(const Tensor& node, int threads) {
-  switch (node.op) {
-    case Op::top_k:
-      return std::make_unique<TopKStep>(node, threads);
-    case Op::route_weights:
-      return std::make_unique<RouteStep>(node);
-    case Op::combine:
-      return std::make_unique<CombineStep>(node, threads);
-    default:
-      STRATA_CHECK(false, op_name(node.op));
-  }
+std::unique_ptr<ItemStep> make_top_k_step(const Tensor& node) {
+  return std::make_unique<TopKStep>(node);
+}
+
+std::unique_ptr<Step> make_route_step(const Tensor& node) {
+  return std::make_unique<RouteStep>(node);
+}
+
+std::unique_ptr<ItemStep> make_combine_step(const Tensor& node) {
+  return std::make_unique<CombineStep>(node);
 }
 
 }  // namespace strata::cpu

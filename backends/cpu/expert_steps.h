@@ -3,12 +3,13 @@
 
 #include <memory>
 
-#include "backends/cpu/step.h"
+#include "backends/cpu/item_step.h"
 
 namespace strata::cpu {
 
 bool supports_expert_step(const Tensor& node);
-// For top_k, route_weights and combine.
-std::unique_ptr<Step> make_expert_step(const Tensor& node, int threads);
+std::unique_ptr<ItemStep> make_top_k_step(const Tensor& node);
+std::unique_ptr<Step> make_route_step(const Tensor& node);
+std::unique_ptr<ItemStep> make_combine_step(const Tensor& node);
 
 }  // namespace strata::cpu

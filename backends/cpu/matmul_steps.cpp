@@ -17,31 +17,34 @@ bool rows_are_even(const Tensor& x) {
   return x.ne[2] == 1 || x.ne[1] == 1 || x.nb[2] == x.nb[1] * static_cast<uint64_t>(x.ne[1]);
 }
 
-class QuantiseStep final : public Step {
+class QuantiseStep final : public ItemStep {
  public:
-  QuantiseStep(const Tensor& x, uint64_t offset, int threads)
-      : rows_(x.ne[1] * x.ne[2]),
+  QuantiseStep(const Tensor& x, uint64_t offset)
+      : ItemStep(x.ne[1] * x.ne[2] * row_parts(x.ne[0]), x.ne[0] / row_parts(x.ne[0]) * 4),
+        parts_(row_parts(x.ne[0])),
         offset_(offset),
-        pieces_(piece_count(rows_, x.ne[0] * 4, threads)) {
-    args_.x = x.data;
-    args_.x_stride = x.ne[1] == 1 ? x.nb[2] : x.nb[1];
-    args_.k = x.ne[0];
+        x_(x, x.ne) {
+    part_.k = x.ne[0] / parts_;
+    reads(item_access(x, x.ne, items()));
+    writes(workspace_access(offset, activation_row_bytes(part_.k)));
   }
 
-  Status run(const RunContext& context) override {
-    QuantiseArgs args = args_;
-    args.blocks = context.workspace + offset_;
-    context.pool.run(pieces_, [&](int64_t piece, int) {
-      quantise_rows(context.matmul, args, rows_ * piece / pieces_, rows_ * (piece + 1) / pieces_);
-    });
-    return ok_status();
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
+    QuantiseArgs args = part_;
+    for (int64_t item = begin; item < end; ++item) {
+      const uint64_t i = static_cast<uint64_t>(item);
+      args.x =
+          reinterpret_cast<const std::byte*>(x_.floats(item / parts_) + item % parts_ * part_.k);
+      args.blocks = context.workspace + offset_ + i * activation_row_bytes(part_.k);
+      quantise_rows(context.matmul, args, 0, 1);
+    }
   }
 
  private:
-  int64_t rows_;
+  int64_t parts_;  // of a row
   uint64_t offset_;
-  int64_t pieces_;
-  QuantiseArgs args_;
+  QuantiseArgs part_;
+  RowAddress x_;
 };
 
 // Products with one x. Their pieces are numbered through, so that threads meet once for all.
@@ -135,32 +138,35 @@ class MulMatIdStep final : public Step {
   uint64_t scratch_bytes_ = 0;
 };
 
-class GetRowsStep final : public Step {
+class GetRowsStep final : public ItemStep {
  public:
-  GetRowsStep(const Tensor& node, int threads)
-      : table_(weight_matrix(*node.sources[0])),
+  explicit GetRowsStep(const Tensor& node)
+      : ItemStep(node.ne[1], node.ne[0] * 2),
+        table_(weight_matrix(*node.sources[0])),
         ids_(reinterpret_cast<const int32_t*>(node.sources[1]->data)),
-        count_(node.ne[1]),
-        pieces_(piece_count(count_, node.ne[0] * 2, threads)),
-        y_(node, node.ne) {}
+        y_(node, node.ne) {
+    reads_all(*node.sources[0]);
+    reads_all(*node.sources[1], Access::Kind::read_ahead);
+    writes(item_access(node, node.ne, items()));
+  }
 
-  Status run(const RunContext& context) override {
-    for (int64_t i = 0; i < count_; ++i) {
+  Status check() const override {
+    for (int64_t i = 0; i < items(); ++i) {
       if (ids_[i] < 0 || ids_[i] >= table_.rows) {
         return invalid_argument(
             fmt::format("get_rows: id {} at index {} is outside [0, {})", ids_[i], i, table_.rows));
       }
     }
-    for_each_item(context.pool, count_, pieces_,
-                  [&](int64_t i, int) { get_weight_row(table_, ids_[i], y_.floats(i)); });
     return ok_status();
+  }
+
+  void run_items(const RunContext&, int64_t begin, int64_t end) const override {
+    for (int64_t i = begin; i < end; ++i) get_weight_row(table_, ids_[i], y_.floats(i));
   }
 
  private:
   WeightMatrix table_;
   const int32_t* ids_;
-  int64_t count_;
-  int64_t pieces_;
   RowAddress y_;
 };
 
@@ -189,8 +195,8 @@ uint64_t activation_blocks_bytes(const Tensor& x) {
   return blocks_stride(x) * static_cast<uint64_t>(x.ne[1] * x.ne[2]);
 }
 
-std::unique_ptr<Step> make_quantise_step(const Tensor& x, uint64_t offset, int threads) {
-  return std::make_unique<QuantiseStep>(x, offset, threads);
+std::unique_ptr<ItemStep> make_quantise_step(const Tensor& x, uint64_t offset) {
+  return std::make_unique<QuantiseStep>(x, offset);
 }
 
 std::unique_ptr<Step> make_mul_mat_step(std::span<const Tensor* const> nodes, uint64_t blocks,
@@ -202,8 +208,8 @@ std::unique_ptr<Step> make_mul_mat_id_step(const Tensor& node, uint64_t blocks, 
   return std::make_unique<MulMatIdStep>(node, blocks, threads);
 }
 
-std::unique_ptr<Step> make_get_rows_step(const Tensor& node, int threads) {
-  return std::make_unique<GetRowsStep>(node, threads);
+std::unique_ptr<ItemStep> make_get_rows_step(const Tensor& node) {
+  return std::make_unique<GetRowsStep>(node);
 }
 
 }  // namespace strata::cpu

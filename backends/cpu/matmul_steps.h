@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "backends/cpu/step.h"
+#include "backends/cpu/item_step.h"
 
 namespace strata::cpu {
 
@@ -20,13 +20,13 @@ inline constexpr uint64_t kNoBlocks = UINT64_MAX;
 bool needs_activation_blocks(const Tensor& node);
 uint64_t activation_blocks_bytes(const Tensor& x);
 // Rounds all rows of x into the workspace at `offset`.
-std::unique_ptr<Step> make_quantise_step(const Tensor& x, uint64_t offset, int threads);
+std::unique_ptr<ItemStep> make_quantise_step(const Tensor& x, uint64_t offset);
 
 // Products of several weights with one x, in one go. `blocks` as kNoBlocks or an offset, the same
 // for all. Requires: at least one node.
 std::unique_ptr<Step> make_mul_mat_step(std::span<const Tensor* const> nodes, uint64_t blocks,
                                         int threads);
 std::unique_ptr<Step> make_mul_mat_id_step(const Tensor& node, uint64_t blocks, int threads);
-std::unique_ptr<Step> make_get_rows_step(const Tensor& node, int threads);
+std::unique_ptr<ItemStep> make_get_rows_step(const Tensor& node);
 
 }  // namespace strata::cpu

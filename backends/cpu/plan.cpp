@@ -6,6 +6,7 @@
 #include "backends/cpu/attention_steps.h"
 #include "backends/cpu/elementwise_steps.h"
 #include "backends/cpu/expert_steps.h"
+#include "backends/cpu/item_chain.h"
 #include "backends/cpu/matmul_steps.h"
 #include "backends/cpu/rope_steps.h"
 
@@ -87,23 +88,25 @@ class PlanBuilder {
   void add_node(const Tensor& node) {
     switch (node.op) {
       case Op::get_rows:
-        return add_step(make_get_rows_step(node, threads_));
+        return add_items(make_get_rows_step(node));
       case Op::mul_mat:
         return add_products(node);
       case Op::mul_mat_id:
         return add_step(make_mul_mat_id_step(node, blocks_of(node), threads_));
       case Op::rope:
-        return add_step(make_rope_step(node, rope_table(node), threads_));
+        return add_items(make_rope_step(node, rope_table(node)));
       case Op::kv_write:
-        return add_step(make_kv_write_step(node, threads_));
+        return add_items(make_kv_write_step(node));
       case Op::attention:
         return add_step(make_attention_step(node, threads_));
       case Op::top_k:
+        return add_items(make_top_k_step(node));
       case Op::route_weights:
+        return add_step(make_route_step(node));
       case Op::combine:
-        return add_step(make_expert_step(node, threads_));
+        return add_items(make_combine_step(node));
       default:
-        return add_step(make_row_step(node, threads_));
+        return add_items(make_row_step(node));
     }
   }
 
@@ -114,6 +117,16 @@ class PlanBuilder {
     plan_->thread_scratch_bytes_ =
         std::max(plan_->thread_scratch_bytes_, round_to_line(step->thread_scratch_bytes()));
     plan_->steps_.push_back(std::move(step));
+    chain_ = nullptr;
+  }
+
+  // To the chain of the steps just before, if it fits.
+  void add_items(std::unique_ptr<ItemStep> step) {
+    if (chain_ != nullptr && chain_->admits(*step)) return chain_->append(std::move(step));
+    auto chain = std::make_unique<ItemChain>(std::move(step), threads_);
+    ItemChain* const added = chain.get();
+    add_step(std::move(chain));
+    chain_ = added;
   }
 
   // First fit among the pieces that are free again, else at the end.
@@ -162,7 +175,7 @@ class PlanBuilder {
     }
     const uint64_t offset = reserve(activation_blocks_bytes(*x), last_use);
     blocks_.push_back({x, offset});
-    add_step(make_quantise_step(*x, offset, threads_));
+    add_items(make_quantise_step(*x, offset));
     return offset;
   }
 
@@ -173,13 +186,14 @@ class PlanBuilder {
     }
     const uint64_t offset = reserve(rope_table_bytes(key), nodes_.size());
     tables_.push_back({key, offset});
-    add_step(make_rope_table_step(key, offset, threads_));
+    add_items(make_rope_table_step(key, offset));
     return offset;
   }
 
   std::span<Tensor* const> nodes_;
   int threads_;
   std::unique_ptr<Plan> plan_ = std::make_unique<Plan>();
+  ItemChain* chain_ = nullptr;  // the plan's last step, if it is one
   size_t index_ = 0;
   std::vector<Slot> slots_;
   std::vector<Blocks> blocks_;

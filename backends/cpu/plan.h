@@ -1,8 +1,9 @@
 // Plan: the steps of a compiled graph.
 //
 // Compiling drops the views, rounds each product's activations once for all products that read
-// them, makes one step of neighbouring products with the same activations, makes one table for all
-// ropes of the same kind, and lays out the workspace in which steps leave things for each other.
+// them, makes one step of neighbouring products with the same activations and one of neighbouring
+// steps that go token by token (item_chain.h), makes one table for all ropes of the same kind, and
+// lays out the workspace in which steps leave things for each other.
 // A run then allocates nothing and looks at no node.
 #pragma once
 

@@ -51,13 +51,16 @@ std::vector<PairFrequency> pair_frequencies(const RopeParams& params) {
   return result;
 }
 
-class RopeTableStep final : public Step {
+Access table_access(const RopeParams& params, uint64_t offset) {
+  return workspace_access(offset, static_cast<uint64_t>(token_floats(params)) * sizeof(float));
+}
+
+class RopeTableStep final : public ItemStep {
  public:
-  RopeTableStep(const RopeTableKey& key, uint64_t offset, int threads)
-      : params_(key.params),
+  RopeTableStep(const RopeTableKey& key, uint64_t offset)
+      : ItemStep(key.positions->ne[0], int64_t{key.params.n_rot} * 64),
+        params_(key.params),
         offset_(offset),
-        tokens_(key.positions->ne[0]),
-        pieces_(piece_count(tokens_, params_.n_rot * 64, threads)),
         positions_(reinterpret_cast<const int32_t*>(key.positions->data)),
         freq_factors_(key.freq_factors == nullptr
                           ? nullptr
@@ -66,14 +69,16 @@ class RopeTableStep final : public Step {
         magnitude_(params_.attn_factor) {
     // YaRN's softening of attention, section 3.4.
     if (params_.ext_factor != 0) magnitude_ *= 1 + 0.1 * portable_log(1.0 / params_.freq_scale);
+    reads_all(*key.positions);
+    if (key.freq_factors != nullptr) reads_all(*key.freq_factors);
+    writes(table_access(params_, offset));
   }
 
-  Status run(const RunContext& context) override {
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     float* table = reinterpret_cast<float*>(context.workspace + offset_);
-    for_each_item(context.pool, tokens_, pieces_, [&](int64_t token, int) {
+    for (int64_t token = begin; token < end; ++token) {
       fill(positions_[token], table + token * token_floats(params_));
-    });
-    return ok_status();
+    }
   }
 
  private:
@@ -101,31 +106,32 @@ class RopeTableStep final : public Step {
 
   RopeParams params_;
   uint64_t offset_;
-  int64_t tokens_;
-  int64_t pieces_;
   const int32_t* positions_;
   const float* freq_factors_;
   std::vector<PairFrequency> frequencies_;
   double magnitude_;
 };
 
-class RopeStep final : public Step {
+class RopeStep final : public ItemStep {
  public:
-  RopeStep(const Tensor& node, uint64_t table_offset, int threads)
-      : params_(std::get<RopeParams>(node.params)),
+  RopeStep(const Tensor& node, uint64_t table_offset)
+      : ItemStep(node.ne[2], node.ne[0] * node.ne[1] * 2),
+        params_(std::get<RopeParams>(node.params)),
         table_offset_(table_offset),
         head_dim_(node.ne[0]),
         heads_(node.ne[1]),
-        tokens_(node.ne[2]),
-        pieces_(piece_count(tokens_, head_dim_ * heads_ * 2, threads)),
         x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {}
+        y_(node, node.ne) {
+    reads(item_access(*node.sources[0], node.ne, items()));
+    reads(table_access(params_, table_offset));
+    writes(item_access(node, node.ne, items()));
+  }
 
-  Status run(const RunContext& context) override {
+  void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     const float* table = reinterpret_cast<const float*>(context.workspace + table_offset_);
     const auto kernel = params_.style == RopeStyle::interleaved ? context.kernels.rope_interleaved
                                                                 : context.kernels.rope_halves;
-    for_each_item(context.pool, tokens_, pieces_, [&](int64_t token, int) {
+    for (int64_t token = begin; token < end; ++token) {
       RopeArgs args;
       args.head_dim = static_cast<int32_t>(head_dim_);
       args.n_rot = params_.n_rot;
@@ -135,8 +141,7 @@ class RopeStep final : public Step {
         args.y = y_.floats(row);
         kernel(args);
       }
-    });
-    return ok_status();
+    }
   }
 
  private:
@@ -144,8 +149,6 @@ class RopeStep final : public Step {
   uint64_t table_offset_;
   int64_t head_dim_;
   int64_t heads_;
-  int64_t tokens_;
-  int64_t pieces_;
   RowAddress x_;
   RowAddress y_;
 };
@@ -183,12 +186,12 @@ uint64_t rope_table_bytes(const RopeTableKey& key) {
   return static_cast<uint64_t>(token_floats(key.params) * key.positions->ne[0]) * sizeof(float);
 }
 
-std::unique_ptr<Step> make_rope_table_step(const RopeTableKey& key, uint64_t offset, int threads) {
-  return std::make_unique<RopeTableStep>(key, offset, threads);
+std::unique_ptr<ItemStep> make_rope_table_step(const RopeTableKey& key, uint64_t offset) {
+  return std::make_unique<RopeTableStep>(key, offset);
 }
 
-std::unique_ptr<Step> make_rope_step(const Tensor& node, uint64_t table_offset, int threads) {
-  return std::make_unique<RopeStep>(node, table_offset, threads);
+std::unique_ptr<ItemStep> make_rope_step(const Tensor& node, uint64_t table_offset) {
+  return std::make_unique<RopeStep>(node, table_offset);
 }
 
 }  // namespace strata::cpu

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "backends/cpu/step.h"
+#include "backends/cpu/item_step.h"
 
 namespace strata::cpu {
 
@@ -20,8 +20,8 @@ RopeTableKey rope_table_key(const Tensor& node);
 uint64_t rope_table_bytes(const RopeTableKey& key);
 // Fills the table, `offset` bytes into the workspace, from this run's positions: angles in double
 // by portable math, so that position 2^17 is as exact as 0.
-std::unique_ptr<Step> make_rope_table_step(const RopeTableKey& key, uint64_t offset, int threads);
+std::unique_ptr<ItemStep> make_rope_table_step(const RopeTableKey& key, uint64_t offset);
 // Turns the heads of the node by the table at `table_offset`.
-std::unique_ptr<Step> make_rope_step(const Tensor& node, uint64_t table_offset, int threads);
+std::unique_ptr<ItemStep> make_rope_step(const Tensor& node, uint64_t table_offset);
 
 }  // namespace strata::cpu

@@ -52,15 +52,6 @@ inline int64_t piece_count(int64_t items, int64_t work_per_item, int threads) {
   return wanted < items ? wanted : items;
 }
 
-// Calls function(item, thread) for each of `items`, in `pieces` runs of neighbours.
-template <typename Function>
-void for_each_item(ThreadPool& pool, int64_t items, int64_t pieces, const Function& function) {
-  pool.run(pieces, [&](int64_t piece, int thread) {
-    const int64_t end = items * (piece + 1) / pieces;
-    for (int64_t item = items * piece / pieces; item < end; ++item) function(item, thread);
-  });
-}
-
 // The address of a row of a tensor by its number, strides obeyed; dimensions of length 1 repeat.
 class RowAddress {
  public:

@@ -211,13 +211,17 @@ std::vector<std::unique_ptr<Buffer>> place_one_by_one(Graph& graph, std::byte po
   return buffers;
 }
 
-void run_on_host(RandomGraph& random) {
+void write_leaves(RandomGraph& random) {
   const auto write = [&](Tensor& tensor) {
     const Status status = tensor.buffer->write(tensor, 0, random.initial_bytes(tensor));
     STRATA_CHECK(status.ok(), status.to_string());
   };
   for (Tensor& weight : random.weights()) write(weight);
   for (Tensor* input : random.graph().inputs()) write(*input);
+}
+
+void run_on_host(RandomGraph& random) {
+  write_leaves(random);
   for (Tensor* node : random.graph().nodes()) {
     const Status status = run_reference(*node, plain_address);
     STRATA_CHECK(status.ok(), status.to_string());

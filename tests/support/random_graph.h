@@ -62,7 +62,9 @@ class RandomGraph {
 
 // The plain allocator to compare with: every tensor gets a buffer of its own, filled with `poison`.
 std::vector<std::unique_ptr<Buffer>> place_one_by_one(Graph& graph, std::byte poison);
-// Writes weights and inputs, and runs all nodes in order by the reference ops on host memory.
+// Writes weights, caches and inputs.
+void write_leaves(RandomGraph& random);
+// Does so, and runs all nodes in order by the reference ops on host memory.
 void run_on_host(RandomGraph& random);
 // All outputs' bytes, in the graph's order.
 std::vector<std::vector<std::byte>> output_bytes(const Graph& graph);
