@@ -156,39 +156,57 @@ using TypeQ8_0 = ScaledType<LayoutQ8_0, 8, kSignedOffset, load_bytes>;
 using TypeQ4_K = KType<LayoutQ4_K, 4, unpack_nibbles>;
 using TypeQ5_K = KType<LayoutQ5_K, 5, unpack_5_bits>;
 
-// --- one block of one slice, all columns --------------------------------------------------------
+// --- one block of a few slices, all columns -----------------------------------------------------
 
-template <typename Type, int kColumns>
+// Block `j` of a chunk, as a slice finds it.
+template <typename Chunk>
+struct BlockAt {
+  Chunk chunk;
+  const uint8_t* header;
+  const uint8_t* block;
+  int lane;
+};
+
+template <typename Type, int kSlices, int kColumns>
 struct BlockStep {
-  using Chunk = typename Type::Chunk;
+  using At = BlockAt<typename Type::Chunk>;
 
-  static inline void run(const Chunk& chunk, const uint8_t* header, const uint8_t* block, int j,
-                         int lane, const ActivationBlock* const* x, F* acc) {
+  static inline void run(const At* at, int j, const ActivationBlock* const* x, F (*acc)[kColumns]) {
     constexpr int kSide = kColumns < kDotColumns ? kColumns : kDotColumns;
-    I quads[8];
-    Type::unpack(block, lane, quads);
-    const F d = Type::scale(chunk, header, j, lane);
-    const F m = Type::minimum(chunk, header, j, lane);
+    I quads[kSlices][8];
+    F d[kSlices];
+    F m[kSlices];
+#pragma GCC unroll 2
+    for (int s = 0; s < kSlices; ++s) {
+      Type::unpack(at[s].block, at[s].lane, quads[s]);
+      d[s] = Type::scale(at[s].chunk, at[s].header, j, at[s].lane);
+      m[s] = Type::minimum(at[s].chunk, at[s].header, j, at[s].lane);
+    }
 #pragma GCC unroll 8
     for (int first = 0; first < kColumns; first += kSide) {
-      I sums[kSide];
+      I sums[kSlices][kSide];
       const int8_t* q[kSide];
 #pragma GCC unroll 8
       for (int c = 0; c < kSide; ++c) {
         q[c] = x[first + c]->q;
-        sums[c] = set_shifted<0>(0);
+        I start = set_shifted<0>(0);
         if constexpr (Type::offset_bits >= 0) {
           constexpr int kOffset = Type::offset_bits >= 0 ? Type::offset_bits : 0;
-          sums[c] = set_shifted<kOffset>(x[first + c]->negative_sum);
+          start = set_shifted<kOffset>(x[first + c]->negative_sum);
         }
+#pragma GCC unroll 2
+        for (int s = 0; s < kSlices; ++s) sums[s][c] = start;
       }
-      dot<Type::bits, 8, kSide>(quads, q, sums);
+      dot<Type::bits, 8, kSlices, kSide>(quads, 0, q, sums);
+#pragma GCC unroll 2
+      for (int s = 0; s < kSlices; ++s) {
 #pragma GCC unroll 8
-      for (int c = 0; c < kSide; ++c) {
-        const ActivationBlock& a = *x[first + c];
-        F& sum = acc[first + c];
-        sum = fma(mul(d, set(a.d)), to_float(sums[c]), sum);
-        if constexpr (Type::has_minimum) sum = fma(m, set(a.s), sum);
+        for (int c = 0; c < kSide; ++c) {
+          const ActivationBlock& a = *x[first + c];
+          F& sum = acc[s][first + c];
+          sum = fma(mul(d[s], set(a.d)), to_float(sums[s][c]), sum);
+          if constexpr (Type::has_minimum) sum = fma(m[s], set(a.s), sum);
+        }
       }
     }
   }
@@ -204,35 +222,49 @@ struct TypeQ6_K {
   static Chunk chunk(const uint8_t* header, int lane) { return {load_f16(header + 2 * lane)}; }
 };
 
-template <int kColumns>
-struct BlockStep<TypeQ6_K, kColumns> {
-  static inline void run(const TypeQ6_K::Chunk& chunk, const uint8_t* header, const uint8_t* block,
-                         int j, int lane, const ActivationBlock* const* x, F* acc) {
-    I quads[8];
-    unpack_6_bits(block, lane, quads);
-    const uint8_t* scales = header + PackedHeader::q6_k_scales + 32 * j + lane;
-    const F scale_low = load_i8(scales);
-    const F scale_high = load_i8(scales + 16);
+template <int kSlices, int kColumns>
+struct BlockStep<TypeQ6_K, kSlices, kColumns> {
+  using At = BlockAt<TypeQ6_K::Chunk>;
+
+  static inline void run(const At* at, int j, const ActivationBlock* const* x, F (*acc)[kColumns]) {
+    I quads[kSlices][8];
+    F scale_low[kSlices];
+    F scale_high[kSlices];
+#pragma GCC unroll 2
+    for (int s = 0; s < kSlices; ++s) {
+      unpack_6_bits(at[s].block, at[s].lane, quads[s]);
+      const uint8_t* scales = at[s].header + PackedHeader::q6_k_scales + 32 * j + at[s].lane;
+      scale_low[s] = load_i8(scales);
+      scale_high[s] = load_i8(scales + 16);
+    }
     constexpr int kSide = kColumns < kDotColumns ? kColumns : kDotColumns;
 #pragma GCC unroll 8
     for (int first = 0; first < kColumns; first += kSide) {
-      I low[kSide];
-      I high[kSide];
+      I low[kSlices][kSide];
+      I high[kSlices][kSide];
       const int8_t* q[kSide];
       const int8_t* q_high[kSide];
 #pragma GCC unroll 8
       for (int c = 0; c < kSide; ++c) {
         q[c] = x[first + c]->q;
         q_high[c] = x[first + c]->q + 16;
-        low[c] = set_shifted<5>(x[first + c]->negative_sum_low);
-        high[c] = set_shifted<5>(x[first + c]->negative_sum_high);
+#pragma GCC unroll 2
+        for (int s = 0; s < kSlices; ++s) {
+          low[s][c] = set_shifted<5>(x[first + c]->negative_sum_low);
+          high[s][c] = set_shifted<5>(x[first + c]->negative_sum_high);
+        }
       }
-      dot<6, 4, kSide>(quads, q, low);
-      dot<6, 4, kSide>(quads + 4, q_high, high);
+      dot<6, 4, kSlices, kSide>(quads, 0, q, low);
+      dot<6, 4, kSlices, kSide>(quads, 4, q_high, high);
+#pragma GCC unroll 2
+      for (int s = 0; s < kSlices; ++s) {
 #pragma GCC unroll 8
-      for (int c = 0; c < kSide; ++c) {
-        const F sum = fma(scale_high, to_float(high[c]), mul(scale_low, to_float(low[c])));
-        acc[first + c] = fma(mul(chunk.d, set(x[first + c]->d)), sum, acc[first + c]);
+        for (int c = 0; c < kSide; ++c) {
+          const F sum =
+              fma(scale_high[s], to_float(high[s][c]), mul(scale_low[s], to_float(low[s][c])));
+          F& total = acc[s][first + c];
+          total = fma(mul(at[s].chunk.d, set(x[first + c]->d)), sum, total);
+        }
       }
     }
   }
@@ -285,6 +317,8 @@ struct BlockLoop {
     for (int c = 0; c < kColumns; ++c) {
       x[c] = static_cast<const ActivationBlock*>(args.x[first_column + c]);
     }
+    // One column reads weights as fast as memory gives them: slices one by one.
+    constexpr int kJoint = kColumns > 1 && kSlices % kJointSlices == 0 ? kJointSlices : 1;
     const uint8_t* chunks[kSlices];
     for (int s = 0; s < kSlices; ++s) chunks[s] = slices[s].weights;
     for (int64_t left = args.k / kBlockElements; left > 0; left -= Layout::blocks) {
@@ -298,12 +332,17 @@ struct BlockLoop {
       const int count = left < Layout::blocks ? static_cast<int>(left) : Layout::blocks;
       for (int j = 0; j < count; ++j) {
 #pragma GCC unroll 4
-        for (int s = 0; s < kSlices; ++s) {
-          const uint8_t* block = chunks[s] + Layout::header_bytes + j * Layout::block_bytes;
-          if (args.from_memory && slices[s].lane == 0) {
-            prefetch<Layout::block_bytes>(block + kPrefetchAhead);
+        for (int first = 0; first < kSlices; first += kJoint) {
+          BlockAt<typename Type::Chunk> at[kJoint];
+          for (int i = 0; i < kJoint; ++i) {
+            const int s = first + i;
+            const uint8_t* block = chunks[s] + Layout::header_bytes + j * Layout::block_bytes;
+            if (args.from_memory && slices[s].lane == 0) {
+              prefetch<Layout::block_bytes>(block + kPrefetchAhead);
+            }
+            at[i] = {chunk[s], chunks[s], block, slices[s].lane};
           }
-          BlockStep<Type, kColumns>::run(chunk[s], chunks[s], block, j, slices[s].lane, x, acc[s]);
+          BlockStep<Type, kJoint, kColumns>::run(at, j, x, acc + first);
         }
 #pragma GCC unroll 8
         for (int c = 0; c < kColumns; ++c) ++x[c];
@@ -401,7 +440,7 @@ inline void run_tile(const TileArgs& args) {
 
 template <typename Type>
 inline void block_tile(const TileArgs& args) {
-  run_tile<BlockLoop, Type, kVectorSlices, 1>(args);
+  run_tile<BlockLoop, Type, kVectorSlices, kJointSlices>(args);
 }
 template <typename Type>
 inline void plain_tile(const TileArgs& args) {

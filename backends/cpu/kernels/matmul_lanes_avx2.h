@@ -21,6 +21,7 @@ constexpr int kMaxColumns = 4;
 // Columns whose dots advance side by side, to hide their latency.
 constexpr int kDotColumns = 2;
 constexpr int kVectorSlices = 2;
+constexpr int kJointSlices = 1;
 constexpr int kPlainSlices = 2;
 
 using F = __m256;
@@ -91,13 +92,17 @@ inline I set_quad(const int8_t* q) {
 
 constexpr bool kDotOfOffsetBytes = true;
 
-template <int kBits, int kCount, int kColumns>
-inline void dot(const I* quads, const int8_t* const* q, I* sums) {
+template <int kBits, int kCount, int kSlices, int kColumns>
+inline void dot(const I (*quads)[8], int first, const int8_t* const* q, I (*sums)[kColumns]) {
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) {
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
-      sums[c] = _mm256_dpbusd_avx_epi32(sums[c], quads[i], set_quad(q[c] + 4 * i));
+      const I x = set_quad(q[c] + 4 * i);
+#pragma GCC unroll 2
+      for (int s = 0; s < kSlices; ++s) {
+        sums[s][c] = _mm256_dpbusd_avx_epi32(sums[s][c], quads[s][first + i], x);
+      }
     }
   }
 }
@@ -126,7 +131,7 @@ inline I pair_sums(I quad, I x) {
 }
 
 template <int kBits, int kCount, int kColumns>
-inline void dot(const I* quads, const int8_t* const* q, I* sums) {
+inline void dot_of_slice(const I* quads, const int8_t* const* q, I* sums) {
   constexpr int kTerms = kRun<kBits> < kCount ? kRun<kBits> : kCount;
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; i += kTerms) {
@@ -146,6 +151,14 @@ inline void dot(const I* quads, const int8_t* const* q, I* sums) {
     for (int c = 0; c < kColumns; ++c) {
       sums[c] = _mm256_add_epi32(sums[c], _mm256_madd_epi16(pairs[c], _mm256_set1_epi16(1)));
     }
+  }
+}
+
+template <int kBits, int kCount, int kSlices, int kColumns>
+inline void dot(const I (*quads)[8], int first, const int8_t* const* q, I (*sums)[kColumns]) {
+#pragma GCC unroll 2
+  for (int s = 0; s < kSlices; ++s) {
+    dot_of_slice<kBits, kCount, kColumns>(quads[s] + first, q, sums[s]);
   }
 }
 

@@ -22,6 +22,9 @@ constexpr int kWidth = 16;
 constexpr int kMaxColumns = 1;
 constexpr int kDotColumns = 1;
 constexpr int kVectorSlices = 1;
+// Slices of a block type that go through several columns together: each load of four activations
+// then serves them all.
+constexpr int kJointSlices = 1;
 constexpr int kPlainSlices = 1;
 // Q8_0's weights have 128 added in memory; if true, dot() wants them so, and as an initial value
 // -128 times the sum of x.
@@ -152,20 +155,21 @@ inline I set_shifted(int32_t x) {
   return r;
 }
 
-// For each column and lane: adds the sum over kCount quads of their four products with
-// q[4i..4i+3]. Weights of at most kBits bits, unsigned; 8: signed (see kDotOfOffsetBytes).
-template <int kBits, int kCount, int kColumns>
-inline void dot(const I* quads, const int8_t* const* q, I* sums) {
-  static_assert(kColumns == 1);
+// For each slice, column and lane: adds the sum over kCount quads, `first` and those behind it, of
+// their four products with q[4i..4i+3]. Weights of at most kBits bits, unsigned; 8: signed (see
+// kDotOfOffsetBytes).
+template <int kBits, int kCount, int kSlices, int kColumns>
+inline void dot(const I (*quads)[8], int first, const int8_t* const* q, I (*sums)[kColumns]) {
+  static_assert(kSlices == 1 && kColumns == 1);
   for (int i = 0; i < kCount; ++i) {
     for (int lane = 0; lane < 16; ++lane) {
       int32_t sum = 0;
       for (int c = 0; c < 4; ++c) {
-        const auto byte = static_cast<uint8_t>(quads[i].v[lane] >> (8 * c));
+        const auto byte = static_cast<uint8_t>(quads[0][first + i].v[lane] >> (8 * c));
         const int32_t w = kBits == 8 ? static_cast<int8_t>(byte ^ 0x80) : byte;
         sum += w * q[0][4 * i + c];
       }
-      sums[0].v[lane] += static_cast<uint32_t>(sum);
+      sums[0][0].v[lane] += static_cast<uint32_t>(sum);
     }
   }
 }
