@@ -88,6 +88,35 @@ TEST(ThreadPool, RandomJobsWithPausesBetween) {
   }
 }
 
+// Helpers that have parked, or are about to, hear of the next job: none sleeps on for good. Pauses
+// are as long as helpers spin, give or take.
+TEST(ThreadPool, AllHelpersComeBackAfterPauses) {
+  constexpr int kThreads = 3;
+  std::mt19937 random(5);
+  ThreadPool pool(kThreads);
+  for (int job = 0; job < 2000; ++job) {
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::microseconds(20 + random() % 60);
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    pool.run(kThreads, [](int64_t, int) {});
+  }
+  // Each piece waits for a while until all have begun, which takes every thread. A busy machine may
+  // need several tries: the pool leaves out helpers that lost their core.
+  bool all_came = false;
+  for (int round = 0; round < 50 && !all_came; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::atomic<int> begun{0};
+    const auto start = std::chrono::steady_clock::now();
+    pool.run(kThreads, [&](int64_t, int) {
+      ++begun;
+      while (begun < kThreads && seconds_since(start) < 0.2) std::this_thread::yield();
+    });
+    all_came = seconds_since(start) < 0.2;
+  }
+  EXPECT_TRUE(all_came);
+}
+
 TEST(ThreadPool, ManyPoolsComeAndGo) {
   for (int i = 0; i < 100; ++i) {
     ThreadPool pool(1 + i % 5);
