@@ -46,12 +46,11 @@ class KvWriteStep final : public ItemStep {
       : ItemStep(node.sources[1]->ne[2], node.sources[1]->ne[0] * node.sources[1]->ne[1] * 8),
         heads_(node.sources[1]->ne[1]),
         cell_count_(node.sources[0]->ne[1] * kBlock),
-        k_(*node.sources[1], node.sources[1]->ne),
-        v_(*node.sources[2], node.sources[2]->ne),
+        k_(read_rows(*node.sources[1], node.sources[1]->ne)),
+        v_(read_rows(*node.sources[2], node.sources[2]->ne)),
         k_cache_(cache_view(*node.sources[0], node.sources[1]->ne[0])),
         v_cache_(cache_view(*node.sources[3], node.sources[2]->ne[0])),
         cells_(ints(*node.sources[4])) {
-    for (size_t i : {1, 2}) reads(item_access(*node.sources[i], node.sources[i]->ne, items()));
     for (size_t i : {0, 3}) writes_all(*node.sources[i]);
     reads_all(*node.sources[4], Access::Kind::read_ahead);
   }
@@ -300,8 +299,8 @@ class AttentionStep final : public Step {
 bool supports_kv_write(const Tensor& node) {
   const Tensor& k = *node.sources[1];
   const Tensor& v = *node.sources[2];
-  return has_float_rows(k) && has_float_rows(v) && kv_type(node.sources[0]->dtype, k.ne[0]) &&
-         kv_type(node.sources[3]->dtype, v.ne[0]);
+  return has_float_rows(k) && k.ne[3] == 1 && has_float_rows(v) && v.ne[3] == 1 &&
+         kv_type(node.sources[0]->dtype, k.ne[0]) && kv_type(node.sources[3]->dtype, v.ne[0]);
 }
 
 bool supports_attention(const Tensor& node) {

@@ -22,6 +22,13 @@ class RowStep : public ItemStep {
   virtual void run_row(const KernelTable& kernels, int64_t row) const = 0;
 };
 
+bool all_dense(const Tensor& node) {
+  if (!node.is_contiguous()) return false;
+  return std::all_of(node.sources.begin(), node.sources.end(), [&](const Tensor* source) {
+    return source->is_contiguous() && source->same_shape(node);
+  });
+}
+
 // What an item of an element-wise step covers: a row, or, where all tensors are dense and of one
 // shape, a part of a row, so that one long row can be shared by threads. Neighbours of the latter
 // are one run of elements.
@@ -30,10 +37,7 @@ struct Spans {
   int64_t count;
   int64_t length;  // elements
 
-  Spans(const Tensor& node, bool dense)
-      : are_dense(dense),
-        count(node.row_count() * (dense ? row_parts(node.ne[0]) : 1)),
-        length(node.ne[0] / (dense ? row_parts(node.ne[0]) : 1)) {}
+  explicit Spans(const Tensor& node) : Spans(node, all_dense(node)) {}
 
   float* at(const RowAddress& address, int64_t item) const {
     return are_dense ? address.floats(0) + item * length : address.floats(item);
@@ -47,14 +51,12 @@ struct Spans {
       for (int64_t item = begin; item < end; ++item) function(item, length);
     }
   }
-};
 
-bool all_dense(const Tensor& node) {
-  if (!node.is_contiguous()) return false;
-  return std::all_of(node.sources.begin(), node.sources.end(), [&](const Tensor* source) {
-    return source->is_contiguous() && source->same_shape(node);
-  });
-}
+ private:
+  Spans(const Tensor& node, bool dense) : Spans(node, dense, dense ? row_parts(node.ne[0]) : 1) {}
+  Spans(const Tensor& node, bool dense, int64_t parts)
+      : are_dense(dense), count(node.row_count() * parts), length(node.ne[0] / parts) {}
+};
 
 using UnaryKernel = void (*KernelTable::*)(const float*, int64_t, float*);
 using FactorKernel = void (*KernelTable::*)(const float*, float, int64_t, float*);
@@ -66,11 +68,8 @@ class SpanStep : public ItemStep {
   SpanStep(const Tensor& node, const Spans& spans, int work)
       : ItemStep(spans.count, spans.length * work),
         spans_(spans),
-        x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {
-    for (const Tensor* source : node.sources) reads(item_access(*source, node.ne, spans.count));
-    writes(item_access(node, node.ne, spans.count));
-  }
+        x_(read_rows(*node.sources[0], node.ne)),
+        y_(written_rows(node, node.ne)) {}
 
   Spans spans_;
   RowAddress x_;
@@ -80,7 +79,7 @@ class SpanStep : public ItemStep {
 class UnaryStep final : public SpanStep {
  public:
   UnaryStep(const Tensor& node, UnaryKernel kernel)
-      : SpanStep(node, Spans(node, all_dense(node)), 8), kernel_(kernel) {}
+      : SpanStep(node, Spans(node), 8), kernel_(kernel) {}
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {
@@ -95,7 +94,7 @@ class UnaryStep final : public SpanStep {
 class FactorStep final : public SpanStep {
  public:
   FactorStep(const Tensor& node, FactorKernel kernel, int work)
-      : SpanStep(node, Spans(node, all_dense(node)), work),
+      : SpanStep(node, Spans(node), work),
         kernel_(kernel),
         factor_(std::get<ScaleParams>(node.params).factor) {}
 
@@ -114,9 +113,9 @@ class FactorStep final : public SpanStep {
 class BinaryStep final : public SpanStep {
  public:
   BinaryStep(const Tensor& node, BinaryKernel kernel, int work)
-      : SpanStep(node, Spans(node, all_dense(node)), work),
+      : SpanStep(node, Spans(node), work),
         kernel_(kernel),
-        b_(*node.sources[1], node.ne) {}
+        b_(read_rows(*node.sources[1], node.ne)) {}
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {
@@ -136,12 +135,9 @@ class ScalarStep final : public RowStep {
       : RowStep(node, node.ne[0]),
         kernel_(kernel),
         n_(node.ne[0]),
-        a_(*node.sources[0], node.ne),
-        b_(*node.sources[1], node.ne),
-        y_(node, node.ne) {
-    for (const Tensor* source : node.sources) reads(item_access(*source, node.ne, items()));
-    writes(item_access(node, node.ne, items()));
-  }
+        a_(read_rows(*node.sources[0], node.ne)),
+        b_(read_rows(*node.sources[1], node.ne)),
+        y_(written_rows(node, node.ne)) {}
 
  private:
   void run_row(const KernelTable& kernels, int64_t row) const override {
@@ -160,12 +156,8 @@ class SumStep final : public RowStep {
   explicit SumStep(const Tensor& node)
       : RowStep(node, node.ne[0] * static_cast<int64_t>(node.sources.size())),
         n_(node.ne[0]),
-        y_(node, node.ne) {
-    for (const Tensor* term : node.sources) {
-      terms_.emplace_back(*term, node.ne);
-      reads(item_access(*term, node.ne, items()));
-    }
-    writes(item_access(node, node.ne, items()));
+        y_(written_rows(node, node.ne)) {
+    for (const Tensor* term : node.sources) terms_.push_back(read_rows(*term, node.ne));
   }
 
  private:
@@ -194,11 +186,9 @@ class NormStep final : public RowStep {
         weight_(reinterpret_cast<const float*>(node.sources[1]->data)),
         bias_(node.op == Op::layer_norm ? reinterpret_cast<const float*>(node.sources[2]->data)
                                         : nullptr),
-        x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {
-    reads(item_access(*node.sources[0], node.ne, items()));
+        x_(read_rows(*node.sources[0], node.ne)),
+        y_(written_rows(node, node.ne)) {
     for (size_t i = 1; i < node.sources.size(); ++i) reads_all(*node.sources[i]);
-    writes(item_access(node, node.ne, items()));
   }
 
  private:
@@ -226,11 +216,8 @@ class CopyStep final : public RowStep {
         element_bytes_(dtype_traits(node.dtype).block_bytes),
         elements_(node.ne[0] / dtype_traits(node.dtype).block_elements),
         stride_(node.sources[0]->nb[0]),
-        x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {
-    reads(item_access(*node.sources[0], node.ne, items()));
-    writes(item_access(node, node.ne, items()));
-  }
+        x_(read_rows(*node.sources[0], node.ne)),
+        y_(written_rows(node, node.ne)) {}
 
  private:
   void run_row(const KernelTable&, int64_t row) const override {

@@ -14,11 +14,8 @@ class TopKStep final : public ItemStep {
       : ItemStep(node.ne[1], node.sources[0]->ne[0] * node.ne[0]),
         n_(node.sources[0]->ne[0]),
         k_(node.ne[0]),
-        x_(*node.sources[0], node.sources[0]->ne),
-        y_(node, node.ne) {
-    reads(item_access(*node.sources[0], node.sources[0]->ne, items()));
-    writes(item_access(node, node.ne, items()));
-  }
+        x_(read_rows(*node.sources[0], node.sources[0]->ne)),
+        y_(written_rows(node, node.ne)) {}
 
   void run_items(const RunContext&, int64_t begin, int64_t end) const override {
     for (int64_t token = begin; token < end; ++token) {
@@ -112,12 +109,9 @@ class CombineStep final : public ItemStep {
       : ItemStep(node.ne[1], node.ne[0] * node.sources[0]->ne[1]),
         n_(node.ne[0]),
         slots_(node.sources[0]->ne[1]),
-        x_(*node.sources[0], node.sources[0]->ne),
-        weights_(*node.sources[1], node.sources[1]->ne),
-        y_(node, node.ne) {
-    for (const Tensor* source : node.sources) reads(item_access(*source, source->ne, items()));
-    writes(item_access(node, node.ne, items()));
-  }
+        x_(read_rows(*node.sources[0], node.sources[0]->ne)),
+        weights_(read_rows(*node.sources[1], node.sources[1]->ne)),
+        y_(written_rows(node, node.ne)) {}
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     for (int64_t token = begin; token < end; ++token) {
@@ -148,7 +142,9 @@ bool supports_expert_step(const Tensor& node) {
     case Op::route_weights:
       return has_float_rows(x) && node.sources[1]->nb[0] == sizeof(int32_t);
     case Op::combine:
-      return has_float_rows(x) && has_float_rows(*node.sources[1]);
+      // Tokens are x's third dimension and the weights' second.
+      return has_float_rows(x) && x.ne[3] == 1 && has_float_rows(*node.sources[1]) &&
+             node.sources[1]->ne[2] == 1 && node.sources[1]->ne[3] == 1;
     default:
       return false;
   }

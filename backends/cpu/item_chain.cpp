@@ -4,11 +4,16 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/base/check.h"
+
 namespace strata::cpu {
 namespace {
 
-// Items are taken in turns of at least this many operations, so that calls don't show.
+// Items are taken in turns of at least this many operations, a microsecond's, beside which the
+// calls of a turn don't show.
 constexpr int64_t kTurnWork = 4096;
+// Up to here a chain may lose items: handing it to a second thread gains less than a meeting costs.
+constexpr int64_t kLittleWork = 2 * kMinPieceWork;
 
 // What `groups` groups of a step's items touch, in whose terms two steps are compared.
 struct GroupedAccess {
@@ -56,17 +61,10 @@ bool disturb(const ItemStep& a, const ItemStep& b, int64_t groups) {
   return false;
 }
 
-int64_t pieces_alone(const ItemStep& step, int threads) {
-  return piece_count(step.items(), step.item_work(), threads);
-}
-
 }  // namespace
 
 ItemChain::ItemChain(std::unique_ptr<ItemStep> first, int threads)
-    : threads_(threads),
-      items_(first->items()),
-      item_work_(first->item_work()),
-      most_pieces_alone_(pieces_alone(*first, threads)) {
+    : threads_(threads), items_(first->items()), item_work_(first->item_work()) {
   steps_.push_back(std::move(first));
 }
 
@@ -75,23 +73,27 @@ ItemChain::Grouping ItemChain::grouping_with(const ItemStep& step) const {
   return {groups, items_ / groups * item_work_ + step.items() / groups * step.item_work()};
 }
 
+bool ItemChain::keeps_items(const ItemStep& step, const Grouping& joined) const {
+  const auto [fewer, more] = std::minmax({items_, step.items()});
+  if (joined.items < fewer || (joined.items == 1 && more > 1)) return false;
+  const int64_t apart = std::max(piece_count(items_, item_work_, threads_),
+                                 piece_count(step.items(), step.item_work(), threads_));
+  return piece_count(joined.items, joined.item_work, threads_) >= apart;
+}
+
 bool ItemChain::admits(const ItemStep& step) const {
   if (items_ == 0 || step.items() == 0) return false;
-  const auto [groups, work] = grouping_with(step);
-  const int64_t pieces_wanted = std::max(most_pieces_alone_, pieces_alone(step, threads_));
-  if (piece_count(groups, work, threads_) < pieces_wanted && groups * work > 2 * kMinPieceWork) {
-    return false;
-  }
-  return std::none_of(steps_.begin(), steps_.end(), [&, groups = groups](const auto& earlier) {
-    return disturb(*earlier, step, groups);
-  });
+  const Grouping joined = grouping_with(step);
+  if (joined.items * joined.item_work > kLittleWork && !keeps_items(step, joined)) return false;
+  return std::none_of(steps_.begin(), steps_.end(),
+                      [&](const auto& earlier) { return disturb(*earlier, step, joined.items); });
 }
 
 void ItemChain::append(std::unique_ptr<ItemStep> step) {
-  const auto [groups, work] = grouping_with(*step);
-  items_ = groups;
-  item_work_ = work;
-  most_pieces_alone_ = std::max(most_pieces_alone_, pieces_alone(*step, threads_));
+  STRATA_CHECK(admits(*step), "a step that this chain does not admit");
+  const Grouping joined = grouping_with(*step);
+  items_ = joined.items;
+  item_work_ = joined.item_work;
   steps_.push_back(std::move(step));
 }
 

@@ -3,7 +3,8 @@
 //   step by step:  add  t0 t1 t2 ..  | norm t0 t1 t2 ..  | round t0 t1 t2 ..     3 meetings
 //   a chain:       t0: add norm round  t1: add norm round  t2: ..                1 meeting
 //
-// What a step leaves for the next is then still in the first-level cache, and threads meet once.
+// What a step leaves for the next is then still in the first-level cache (of a prompt: a token's
+// row; one token alone saves only the meetings), and threads meet once.
 // Each element is computed by the same operations in the same order, so the bits are those of steps
 // run one by one. All results are written where the graph has placed them: others may read them.
 //
@@ -23,8 +24,8 @@ class ItemChain final : public Step {
  public:
   ItemChain(std::unique_ptr<ItemStep> first, int threads);
 
-  // Whether the step may follow in this chain: it stays right, and leaves as many pieces for the
-  // threads as each step has alone, unless all of it is little work.
+  // Whether the step may follow in this chain: it stays right, and, unless all of it is little
+  // work, neither loses items that threads could share or the cache could hold.
   bool admits(const ItemStep& step) const;
   // Requires: admits(*step).
   void append(std::unique_ptr<ItemStep> step);
@@ -32,17 +33,19 @@ class ItemChain final : public Step {
   Status run(const RunContext& context) override;
 
  private:
-  // The chain's items and their work with one more step of `items` and `work` for each.
+  // What items_ and item_work_ are after append(step).
   struct Grouping {
     int64_t items;
     int64_t item_work;
   };
   Grouping grouping_with(const ItemStep& step) const;
 
+  // Whether threads and caches have as much of it as of the chain and the step apart.
+  bool keeps_items(const ItemStep& step, const Grouping& joined) const;
+
   int threads_;
   int64_t items_;      // groups of neighbouring items of each step
   int64_t item_work_;  // of a group, over all steps
-  int64_t most_pieces_alone_;
   std::vector<std::unique_ptr<ItemStep>> steps_;
 };
 

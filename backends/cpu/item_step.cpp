@@ -1,10 +1,13 @@
 #include "backends/cpu/item_step.h"
 
+#include <optional>
+
 namespace strata::cpu {
 namespace {
 
-Access whole(const Tensor& tensor) {
+Access whole(Access::Kind kind, const Tensor& tensor) {
   Access access;
+  access.kind = kind;
   access.begin = reinterpret_cast<uintptr_t>(tensor.data);
   access.item_bytes = tensor.size_bytes();
   return access;
@@ -17,20 +20,20 @@ bool has_rows_of(const Tensor& tensor, const Dims& shape) {
   return true;
 }
 
-// The distance in bytes between neighbouring rows, or 0 if it is not always the same.
-uint64_t even_row_stride(const Tensor& tensor) {
-  uint64_t stride = 0;
+// The distance in bytes between neighbouring rows, if it is always the same.
+std::optional<uint64_t> even_row_stride(const Tensor& tensor, uint64_t of_one_row) {
+  std::optional<uint64_t> stride;
   uint64_t rows = 1;
   for (size_t i = 1; i < kMaxDims; ++i) {
     if (tensor.ne[i] == 1) continue;
-    if (stride == 0) {
+    if (!stride) {
       stride = tensor.nb[i];
-    } else if (tensor.nb[i] != stride * rows) {
-      return 0;
+    } else if (tensor.nb[i] != *stride * rows) {
+      return std::nullopt;
     }
     rows *= static_cast<uint64_t>(tensor.ne[i]);
   }
-  return stride;
+  return stride.value_or(of_one_row);
 }
 
 uint64_t row_bytes(const Tensor& tensor) {
@@ -43,27 +46,33 @@ uint64_t row_bytes(const Tensor& tensor) {
 
 }  // namespace
 
-void ItemStep::reads_all(const Tensor& tensor, Access::Kind kind) {
-  Access access = whole(tensor);
-  access.kind = kind;
-  accesses_.push_back(access);
+RowAddress ItemStep::read_rows(const Tensor& tensor, const Dims& shape) {
+  touches(item_access(Access::Kind::read, tensor, shape, items_));
+  return {tensor, shape};
 }
 
-void ItemStep::writes_all(const Tensor& tensor) { writes(whole(tensor)); }
+RowAddress ItemStep::written_rows(const Tensor& tensor, const Dims& shape) {
+  touches(item_access(Access::Kind::write, tensor, shape, items_));
+  return {tensor, shape};
+}
 
-Access item_access(const Tensor& tensor, const Dims& shape, int64_t items) {
-  Access access = whole(tensor);
-  if (!has_rows_of(tensor, shape)) return access;
+void ItemStep::reads_all(const Tensor& tensor, Access::Kind kind) { touches(whole(kind, tensor)); }
+
+void ItemStep::writes_all(const Tensor& tensor) { touches(whole(Access::Kind::write, tensor)); }
+
+Access item_access(Access::Kind kind, const Tensor& tensor, const Dims& shape, int64_t items) {
+  Access access = whole(kind, tensor);
   const int64_t rows = tensor.row_count();
+  if (!has_rows_of(tensor, shape) || items == 0 || rows == 0) return access;
   const uint64_t bytes = row_bytes(tensor);
-  const uint64_t stride = rows == 1 ? bytes : even_row_stride(tensor);
-  if (stride == 0 || items == 0) return access;
+  const std::optional<uint64_t> stride = even_row_stride(tensor, bytes);
+  if (!stride) return access;
   if (rows % items == 0) {
     const uint64_t rows_per_item = static_cast<uint64_t>(rows / items);
-    access.item_stride = stride * rows_per_item;
-    access.item_bytes = stride * (rows_per_item - 1) + bytes;
+    access.item_stride = *stride * rows_per_item;
+    access.item_bytes = *stride * (rows_per_item - 1) + bytes;
     access.is_even = true;
-  } else if (items % rows == 0 && stride == bytes) {
+  } else if (items % rows == 0 && *stride == bytes) {
     access.item_stride = bytes / static_cast<uint64_t>(items / rows);
     access.item_bytes = access.item_stride;
     access.is_even = true;
@@ -71,8 +80,9 @@ Access item_access(const Tensor& tensor, const Dims& shape, int64_t items) {
   return access;
 }
 
-Access workspace_access(uint64_t offset, uint64_t item_bytes) {
+Access workspace_access(Access::Kind kind, uint64_t offset, uint64_t item_bytes) {
   Access access;
+  access.kind = kind;
   access.in_workspace = true;
   access.is_even = true;
   access.begin = offset;
@@ -82,10 +92,12 @@ Access workspace_access(uint64_t offset, uint64_t item_bytes) {
 }
 
 int64_t row_parts(int64_t n) {
-  const int64_t unit = n % 32 == 0 ? 32 : 1;
-  int64_t parts = (n + kPartElements - 1) / kPartElements;
-  while (parts > 1 && (n / unit) % parts != 0) ++parts;
-  return parts < 1 ? 1 : parts;
+  const int64_t units = n % 32 == 0 ? n / 32 : n;
+  const int64_t fewest = (n + kPartElements - 1) / kPartElements;
+  for (int64_t parts = fewest; parts > 1 && parts <= 8 * fewest; ++parts) {
+    if (units % parts == 0) return parts;
+  }
+  return 1;
 }
 
 }  // namespace strata::cpu

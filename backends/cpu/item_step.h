@@ -20,7 +20,7 @@ namespace strata::cpu {
 struct Access {
   enum class Kind {
     read,
-    read_ahead,  // by check(), before the first item
+    read_ahead,  // by check() too, before the first item
     write,
   };
   Kind kind = Kind::read;
@@ -51,11 +51,10 @@ class ItemStep {
   virtual void run_items(const RunContext& context, int64_t begin, int64_t end) const = 0;
 
  protected:
-  void reads(const Access& access) { accesses_.push_back(access); }
-  void writes(Access access) {
-    access.kind = Access::Kind::write;
-    accesses_.push_back(access);
-  }
+  void touches(const Access& access) { accesses_.push_back(access); }
+  // Where the items find or put their rows of a tensor, noted as touched: see item_access().
+  RowAddress read_rows(const Tensor& tensor, const Dims& shape);
+  RowAddress written_rows(const Tensor& tensor, const Dims& shape);
   // A tensor of which any item may read anything: weights, tables, what check() looks at.
   void reads_all(const Tensor& tensor, Access::Kind kind = Access::Kind::read);
   void writes_all(const Tensor& tensor);
@@ -66,15 +65,17 @@ class ItemStep {
   std::vector<Access> accesses_;
 };
 
-// A tensor that is read or written over the rows of `shape` (RowAddress), which `items` items share
-// equally: several rows each, or a part of one row each. All of it if it is repeated over the shape
-// or its strides are uneven.
-Access item_access(const Tensor& tensor, const Dims& shape, int64_t items);
-// `items` neighbours of `item_bytes` each in the workspace.
-Access workspace_access(uint64_t offset, uint64_t item_bytes);
+// A tensor that is touched over the rows of `shape` (RowAddress), which `items` items share
+// equally: several neighbouring rows each, or a part of one row each. All of the tensor for each
+// item if it is repeated over the shape, its rows are not evenly apart, or rows and items don't
+// divide.
+Access item_access(Access::Kind kind, const Tensor& tensor, const Dims& shape, int64_t items);
+// Neighbours of `item_bytes` each in the workspace.
+Access workspace_access(Access::Kind kind, uint64_t offset, uint64_t item_bytes);
 
 // Into how many equal parts to cut each row of `n` elements, where parts of a row can be done
-// alone: parts of at most kPartElements, and of whole blocks of 32 if the row is.
+// alone: parts of at most kPartElements, and of whole blocks of 32 if the row is. 1 if that needs
+// far smaller parts, as for a prime n.
 inline constexpr int64_t kPartElements = 4096;
 int64_t row_parts(int64_t n);
 

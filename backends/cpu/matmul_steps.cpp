@@ -19,31 +19,37 @@ bool rows_are_even(const Tensor& x) {
 
 class QuantiseStep final : public ItemStep {
  public:
-  QuantiseStep(const Tensor& x, uint64_t offset)
-      : ItemStep(x.ne[1] * x.ne[2] * row_parts(x.ne[0]), x.ne[0] / row_parts(x.ne[0]) * 4),
-        parts_(row_parts(x.ne[0])),
-        offset_(offset),
-        x_(x, x.ne) {
-    part_.k = x.ne[0] / parts_;
-    reads(item_access(x, x.ne, items()));
-    writes(workspace_access(offset, activation_row_bytes(part_.k)));
-  }
+  QuantiseStep(const Tensor& x, uint64_t offset) : QuantiseStep(x, offset, row_parts(x.ne[0])) {}
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
-    QuantiseArgs args = part_;
-    for (int64_t item = begin; item < end; ++item) {
-      const uint64_t i = static_cast<uint64_t>(item);
-      args.x =
-          reinterpret_cast<const std::byte*>(x_.floats(item / parts_) + item % parts_ * part_.k);
-      args.blocks = context.workspace + offset_ + i * activation_row_bytes(part_.k);
+    // Neighbouring parts of a row at once.
+    for (int64_t item = begin; item < end;) {
+      const int64_t row = item / parts_;
+      const int64_t first = item % parts_;
+      const int64_t count = std::min(parts_ - first, end - item);
+      QuantiseArgs args;
+      args.x = reinterpret_cast<const std::byte*>(x_.floats(row) + first * part_);
+      args.k = count * part_;
+      args.blocks =
+          context.workspace + offset_ + static_cast<uint64_t>(item) * activation_row_bytes(part_);
       quantise_rows(context.matmul, args, 0, 1);
+      item += count;
     }
   }
 
  private:
+  QuantiseStep(const Tensor& x, uint64_t offset, int64_t parts)
+      : ItemStep(x.ne[1] * x.ne[2] * parts, x.ne[0] / parts * 4),
+        parts_(parts),
+        part_(x.ne[0] / parts),
+        offset_(offset),
+        x_(read_rows(x, x.ne)) {
+    touches(workspace_access(Access::Kind::write, offset, activation_row_bytes(part_)));
+  }
+
   int64_t parts_;  // of a row
+  int64_t part_;   // elements
   uint64_t offset_;
-  QuantiseArgs part_;
   RowAddress x_;
 };
 
@@ -144,10 +150,9 @@ class GetRowsStep final : public ItemStep {
       : ItemStep(node.ne[1], node.ne[0] * 2),
         table_(weight_matrix(*node.sources[0])),
         ids_(reinterpret_cast<const int32_t*>(node.sources[1]->data)),
-        y_(node, node.ne) {
+        y_(written_rows(node, node.ne)) {
     reads_all(*node.sources[0]);
     reads_all(*node.sources[1], Access::Kind::read_ahead);
-    writes(item_access(node, node.ne, items()));
   }
 
   Status check() const override {

@@ -51,8 +51,9 @@ std::vector<PairFrequency> pair_frequencies(const RopeParams& params) {
   return result;
 }
 
-Access table_access(const RopeParams& params, uint64_t offset) {
-  return workspace_access(offset, static_cast<uint64_t>(token_floats(params)) * sizeof(float));
+Access table_access(Access::Kind kind, const RopeParams& params, uint64_t offset) {
+  return workspace_access(kind, offset,
+                          static_cast<uint64_t>(token_floats(params)) * sizeof(float));
 }
 
 class RopeTableStep final : public ItemStep {
@@ -71,7 +72,7 @@ class RopeTableStep final : public ItemStep {
     if (params_.ext_factor != 0) magnitude_ *= 1 + 0.1 * portable_log(1.0 / params_.freq_scale);
     reads_all(*key.positions);
     if (key.freq_factors != nullptr) reads_all(*key.freq_factors);
-    writes(table_access(params_, offset));
+    touches(table_access(Access::Kind::write, params_, offset));
   }
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
@@ -120,11 +121,9 @@ class RopeStep final : public ItemStep {
         table_offset_(table_offset),
         head_dim_(node.ne[0]),
         heads_(node.ne[1]),
-        x_(*node.sources[0], node.ne),
-        y_(node, node.ne) {
-    reads(item_access(*node.sources[0], node.ne, items()));
-    reads(table_access(params_, table_offset));
-    writes(item_access(node, node.ne, items()));
+        x_(read_rows(*node.sources[0], node.ne)),
+        y_(written_rows(node, node.ne)) {
+    touches(table_access(Access::Kind::read, params_, table_offset));
   }
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {

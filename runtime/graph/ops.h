@@ -56,10 +56,11 @@ inline constexpr int32_t kKvBlockPositions = 16;
 
 // k {head_dim, n_head_kv, n_tokens}, v {head_dim_v, n_head_kv, n_tokens},
 // k_cache {16 * head_dim * n_head_kv, n_blocks}, v_cache {16 * head_dim_v * n_head_kv, n_blocks} of
-// the KV type, cells I32 {n_tokens}: block * 16 + position % 16, or -1 for a token to be skipped.
+// the KV type, cells I32 {n_tokens}: block * 16 + position % 16, or -1 for a token to be skipped;
+// no other cell twice: tokens are written in any order, several at once.
 // The layout inside a block is the backend's. Sources in order: k_cache, k, v, v_cache, cells.
-// The result is a view of k_cache, which attention
-// takes in its place, so that it runs after the write.
+// The result is a view of k_cache, which attention takes in its place, so that it runs after the
+// write.
 Tensor* kv_write(Graph& graph, Tensor* k, Tensor* v, Tensor* k_cache, Tensor* v_cache,
                  Tensor* cells);
 

@@ -6,11 +6,13 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <algorithm>
 
+#include "backends/cpu/matmul.h"
 #include "backends/cpu/plan.h"
 #include "runtime/memory/graph_allocator.h"
 #include "tests/backends/cpu/backend_support.h"
+#include "tests/backends/cpu/matmul_support.h"
 #include "tests/support/random_graph.h"
 
 namespace strata::cpu {
@@ -74,7 +76,7 @@ class DescribedStep final : public ItemStep {
  public:
   DescribedStep(int64_t items, int64_t item_work, const std::vector<Access>& accesses)
       : ItemStep(items, item_work) {
-    for (const Access& access : accesses) reads(access);
+    for (const Access& access : accesses) touches(access);
   }
   void run_items(const RunContext&, int64_t, int64_t) const override {}
 };
@@ -147,35 +149,35 @@ TEST(ItemChain, TellsAddressesFromPlacesInTheWorkspace) {
   in_workspace.in_workspace = true;
   EXPECT_FALSE(joins(even(kWrite, 4096 + 64, 64, 64), even(kRead, 4096, 64, 64)));
   EXPECT_TRUE(joins(even(kWrite, 4096 + 64, 64, 64), in_workspace));
+  EXPECT_TRUE(joins(workspace_access(kWrite, 4096, 64), in_workspace));
+  EXPECT_FALSE(joins(workspace_access(kWrite, 4096 + 64, 64), in_workspace));
 }
 
 TEST(ItemChain, OneItemIsDoneInOrderSoAnythingGoes) {
   EXPECT_TRUE(joins(even(kWrite, 4096, 64, 64), any(kRead, 4096, 512), 1));
-  EXPECT_TRUE(joins(even(kWrite, 4096, 64, 64), any(kRead, 4096, 512), 3));  // 8 and 3: no groups
+  EXPECT_TRUE(joins(even(kWrite, 4096, 64, 64), any(kRead, 4096, 512), 3));  // 8 and 3: one group
 }
 
-TEST(ItemChain, LeavesAsManyPiecesAsStepsHaveAlone) {
+TEST(ItemChain, LosesNoItemsUnlessItIsLittleWork) {
   const auto admits = [](int threads, int64_t items, int64_t work, int64_t next,
                          int64_t next_work) {
     const ItemChain chain(std::make_unique<DescribedStep>(items, work, std::vector<Access>{}),
                           threads);
     return chain.admits(DescribedStep(next, next_work, {}));
   };
-  EXPECT_TRUE(admits(4, 16, 100000, 16, 100000));
-  EXPECT_FALSE(admits(4, 16, 100000, 1, 100000));  // the first alone is for 16 pieces
-  EXPECT_FALSE(admits(4, 1, 100000, 16, 100000));
-  EXPECT_TRUE(admits(1, 16, 100000, 1, 100000));
-  EXPECT_TRUE(admits(4, 16, 1000, 1, 1000));  // too little work to be shared
-}
-
-TEST(RowParts, AreEqualAndOfWholeBlocks) {
-  EXPECT_EQ(row_parts(576), 1);
-  EXPECT_EQ(row_parts(4096), 1);
-  EXPECT_EQ(row_parts(8192), 2);
-  EXPECT_EQ(row_parts(14336), 4);
-  EXPECT_EQ(row_parts(9728), 4);  // 304 blocks: thirds would not be whole ones
-  EXPECT_EQ(row_parts(5001), 3);
-  EXPECT_EQ(row_parts(0), 1);
+  for (const int threads : {1, 4}) {
+    SCOPED_TRACE(threads);
+    EXPECT_TRUE(admits(threads, 16, 100000, 16, 100000));
+    EXPECT_TRUE(admits(threads, 48, 100000, 16, 100000));
+    EXPECT_TRUE(admits(threads, 1, 100000, 1, 100000));
+    EXPECT_FALSE(admits(threads, 16, 100000, 1, 100000));
+    EXPECT_FALSE(admits(threads, 1, 100000, 16, 100000));
+    EXPECT_FALSE(admits(threads, 16, 100000, 10, 100000));  // groups of 8 and 5
+    EXPECT_TRUE(admits(threads, 16, 1000, 1, 1000));
+    EXPECT_TRUE(admits(threads, 16, 1000, 10, 1000));
+  }
+  // 64 items are for four pieces, two groups only for two.
+  EXPECT_FALSE(admits(4, 64, 1000, 2, 1000));
 }
 
 // Three tensors over each other: c = a + b, then d = 2 c where b was, or a row further on.
@@ -220,58 +222,155 @@ TEST(ItemChain, RunsStepsApartWhereMemoryIsReusedWithAShift) {
   }
 }
 
-// What is left of a layer's elementwise steps: each once between the products, however many tokens.
-TEST(ItemChain, JoinsWhatStandsBetweenALayersProducts) {
-  for (const int64_t tokens : {1, 7, 64}) {
-    SCOPED_TRACE(tokens);
-    TestGraph test;
-    Graph& g = test.graph();
-    const auto weight = [&](int64_t k, int64_t rows) {
-      return test.leaf(DType::q8_0, {k, rows, 1, 1});
-    };
-    const auto norm = [&](Tensor* x) {
-      return ops::rms_norm(g, x, test.leaf(DType::f32, {x->ne[0], 1, 1, 1}), 1e-5f);
-    };
-    const std::vector<int32_t> numbers(static_cast<size_t>(tokens), 0);
-    Tensor* x = test.leaf(DType::f32, {64, tokens, 1, 1});
-    Tensor* normed = norm(x);
+// A layer of a model with all kinds of norms, in memory as the allocator reuses it.
+class LayerGraph {
+ public:
+  explicit LayerGraph(int64_t tokens, int64_t n_ff = 128) : tokens_(tokens) {
+    Tensor* x = test_.leaf(DType::f32, {64, tokens, 1, 1});
+    x = ops::add(graph(), norm(attend(norm(x))), x);
+    x = ops::add(graph(), norm(feed_forward(norm(x), n_ff)), x);
+    graph().mark_output(x);
+    EXPECT_TRUE(allocator_.allocate(graph()).ok());
+  }
+
+  size_t steps(int threads) {
+    return Plan::compile({graph().nodes(), 0}, threads).value()->step_count();
+  }
+  // Computed `at_once` nodes at a time.
+  std::vector<std::byte> result(Backend& backend, size_t at_once) {
+    for (Buffer* buffer : allocator_.buffers(0)) buffer->fill(std::byte{0xff});
+    const std::span<Tensor* const> nodes = graph().nodes();
+    for (size_t i = 0; i < nodes.size(); i += at_once) {
+      const size_t count = std::min(at_once, nodes.size() - i);
+      const Status status = backend.compute({nodes.subspan(i, count), 0});
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    return TestGraph::bytes(graph().outputs()[0]);
+  }
+
+ private:
+  Graph& graph() { return test_.graph(); }
+
+  Tensor* product(int64_t rows, Tensor* x) {
+    Tensor* weight = test_.leaf(DType::q8_0, {x->ne[0], rows, 1, 1});
+    const auto bytes = test::random_rows(DType::q8_0, x->ne[0], rows, ++seed_);
+    std::memcpy(weight->data, bytes.data(), weight->size_bytes());
+    return ops::mul_mat(graph(), weight, x);
+  }
+  Tensor* norm(Tensor* x) {
+    return ops::rms_norm(graph(), x, test_.leaf(DType::f32, {x->ne[0], 1, 1, 1}), 1e-5f);
+  }
+  std::vector<int32_t> numbers(int32_t step) const {
+    std::vector<int32_t> result(static_cast<size_t>(tokens_));
+    for (size_t i = 0; i < result.size(); ++i) result[i] = static_cast<int32_t>(i) * step;
+    return result;
+  }
+
+  Tensor* attend(Tensor* x) {
     const auto heads = [&](int64_t count) {
-      Tensor* product = ops::mul_mat(g, weight(64, 32 * count), normed);
-      return ops::reshape(g, product, {32, count, tokens, 1});
+      return ops::reshape(graph(), product(32 * count, x), {32, count, tokens_, 1});
     };
     Tensor* q = heads(2);
     Tensor* k = heads(1);
     Tensor* v = heads(1);
     RopeParams rope;
     rope.n_rot = 32;
-    Tensor* positions = test.ints(numbers);
-    q = ops::rope(g, norm(q), positions, nullptr, rope);
-    k = ops::rope(g, norm(k), positions, nullptr, rope);
-    Tensor* k_cache = test.leaf(DType::f16, {ops::kKvBlockPositions * 32, 1, 1, 1});
-    Tensor* v_cache = test.leaf(DType::f16, {ops::kKvBlockPositions * 32, 1, 1, 1});
-    Tensor* cells = test.ints(std::vector<int32_t>(static_cast<size_t>(tokens), -1));
-    k_cache = ops::kv_write(g, k, v, k_cache, v_cache, cells);
-    const ops::AttentionSources sources = {.q = q,
-                                           .k_cache = k_cache,
-                                           .v_cache = v_cache,
-                                           .block_table = test.ints({0}),
-                                           .seq = test.ints(numbers),
-                                           .positions = positions,
-                                           .sinks = nullptr};
-    AttentionParams attention;
-    attention.n_head_kv = 1;
-    attention.head_dim_v = 32;
-    Tensor* mixed = ops::reshape(g, ops::attention(g, sources, attention), {64, tokens, 1, 1});
-    x = ops::add(g, norm(ops::mul_mat(g, weight(64, 64), mixed)), x);
-    normed = norm(x);
-    Tensor* gate = ops::mul_mat(g, weight(64, 128), normed);
-    Tensor* up = ops::mul_mat(g, weight(64, 128), normed);
-    Tensor* both = ops::gated(g, gate, up, Activation::silu);
-    ops::add(g, norm(ops::mul_mat(g, weight(128, 64), both)), x);
-    test.place_nodes();
+    Tensor* positions = test_.ints(numbers(1));
+    q = ops::rope(graph(), norm(q), positions, nullptr, rope);
+    k = ops::rope(graph(), norm(k), positions, nullptr, rope);
+    const int64_t blocks = tokens_ / ops::kKvBlockPositions + 1;
+    const auto cache = [&] {
+      return test_.leaf(DType::f16, {ops::kKvBlockPositions * 32, blocks, 1, 1});
+    };
+    Tensor* v_cache = cache();
+    std::vector<int32_t> table(static_cast<size_t>(blocks));
+    for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
+    const ops::AttentionSources sources = {
+        .q = q,
+        .k_cache = ops::kv_write(graph(), k, v, cache(), v_cache, test_.ints(numbers(1))),
+        .v_cache = v_cache,
+        .block_table = test_.ints(table),
+        .seq = test_.ints(numbers(0)),
+        .positions = positions,
+        .sinks = nullptr};
+    AttentionParams params;
+    params.n_head_kv = 1;
+    params.head_dim_v = 32;
+    Tensor* mixed = ops::attention(graph(), sources, params);
+    return product(64, ops::reshape(graph(), mixed, {64, tokens_, 1, 1}));
+  }
+  Tensor* feed_forward(Tensor* x, int64_t n_ff) {
+    Tensor* gate = product(n_ff, x);
+    Tensor* up = product(n_ff, x);
+    return product(64, ops::gated(graph(), gate, up, Activation::silu));
+  }
+
+  int64_t tokens_;
+  uint64_t seed_ = 0;
+  TestGraph test_;
+  GraphAllocator allocator_{{&host_buffer_type()}};
+};
+
+TEST(ItemChain, JoinsWhatStandsBetweenALayersProducts) {
+  for (const int64_t tokens : {1, 7, 64}) {
+    SCOPED_TRACE(tokens);
     // norm, round | q k v | norms, table, ropes, write | attention | round | product | norm, add,
     // norm, round | gate up | gated, round | product | norm, add
-    EXPECT_EQ(Plan::compile({g.nodes(), 0}, 2).value()->step_count(), 11u);
+    EXPECT_EQ(LayerGraph(tokens).steps(2), 11u);
+  }
+}
+
+// Rows of 9,728 are cut into four parts for gating and rounding.
+TEST(ItemChain, GivesALayerTheBitsOfStepsRunOneByOne) {
+  for (const int threads : {1, 3}) {
+    CpuUnderTest cpu = make_cpu(detect_isa(), threads);
+    for (const int64_t tokens : {1, 5, 40}) {
+      for (const int64_t n_ff : {128, 9728}) {
+        SCOPED_TRACE(::testing::Message() << tokens << " tokens, " << n_ff << " wide");
+        LayerGraph layer(tokens, n_ff);
+        const std::vector<std::byte> alone = layer.result(*cpu.backend, 1);
+        EXPECT_EQ(layer.result(*cpu.backend, SIZE_MAX), alone);
+      }
+    }
+  }
+}
+
+// Against the kernel itself, which knows no parts.
+TEST(ItemChain, RoundsPartsOfRowsAsWholeRows) {
+  constexpr int64_t kWide = 9728;
+  for (const int64_t rows : {1, 3}) {
+    for (const bool is_dense : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << rows << (is_dense ? " dense rows" : " cut rows"));
+      TestGraph test;
+      Tensor* wide = test.leaf(DType::f32, {kWide * (is_dense ? 1 : 2), rows, 1, 1});
+      Tensor* x = ops::slice(test.graph(), wide, 0, 0, kWide);
+      Tensor* weight = test.leaf(DType::q8_0, {kWide, 48, 1, 1});
+      const auto bytes = test::random_rows(DType::q8_0, kWide, 48, 1);
+      std::memcpy(weight->data, bytes.data(), weight->size_bytes());
+      Tensor* y = ops::mul_mat(test.graph(), weight, x);
+      test.place_nodes();
+      ASSERT_TRUE(test.run(*make_cpu(detect_isa(), 3).backend).ok());
+
+      const MatmulKernels& kernels = matmul_kernels(detect_isa());
+      for (int64_t row = 0; row < rows; ++row) {
+        std::vector<std::byte> blocks(activation_row_bytes(kWide) + 64);
+        const auto address = reinterpret_cast<uintptr_t>(blocks.data());
+        std::byte* const aligned = blocks.data() + (64 - address % 64) % 64;
+        const QuantiseArgs args = {x->data + x->nb[1] * static_cast<uint64_t>(row), 0, kWide,
+                                   aligned};
+        quantise_rows(kernels, args, 0, 1);
+        std::vector<float> expected(48);
+        const WeightMatrix matrix = weight_matrix(*weight);
+        std::vector<std::byte> scratch(matmul_scratch_bytes(matrix) + 64);
+        const auto at = reinterpret_cast<uintptr_t>(scratch.data());
+        const MatmulArgs product = {matrix, aligned, 0,
+                                    reinterpret_cast<std::byte*>(expected.data()), 0};
+        run_matmul_piece(kernels, product, {0, 3, 0, 1},
+                         {scratch.data() + (64 - at % 64) % 64, matmul_scratch_bytes(matrix)});
+        const float* got = TestGraph::floats(y) + row * 48;
+        EXPECT_EQ(std::vector<float>(got, got + 48), expected) << row;
+      }
+    }
   }
 }
 
