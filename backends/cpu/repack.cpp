@@ -19,30 +19,27 @@ uint32_t load_u32(const void* p) {
   return value;
 }
 
-// Bit 4i + c of x to bit i of byte c.
+// Exchanges the bits that `mask` has with those `distance` above them.
+uint32_t exchange_bits(uint32_t x, int distance, uint32_t mask) {
+  const uint32_t differ = (x >> distance ^ x) & mask;
+  return x ^ differ ^ differ << distance;
+}
+
+// Bit 4i + c of x to bit i of byte c. As numbers of bits, (i2 i1 i0 c1 c0) becomes (c1 c0 i2 i1
+// i0), two places of the number exchanged at a time.
 uint32_t spread_fifth_bits(uint32_t x) {
-  uint32_t out = 0;
-  for (int c = 0; c < 4; ++c) {
-    uint32_t bits = x >> c & 0x11111111;
-    bits = (bits | bits >> 3) & 0x03030303;
-    bits = (bits | bits >> 6) & 0x000f000f;
-    bits = (bits | bits >> 12) & 0xff;
-    out |= bits << (8 * c);
-  }
-  return out;
+  x = exchange_bits(x, 14, 0x0000cccc);
+  x = exchange_bits(x, 7, 0x00aa00aa);
+  x = exchange_bits(x, 2, 0x0c0c0c0c);
+  return exchange_bits(x, 1, 0x22222222);
 }
 
 // The reverse.
 uint32_t gather_fifth_bits(uint32_t x) {
-  uint32_t out = 0;
-  for (int c = 0; c < 4; ++c) {
-    uint32_t bits = x >> (8 * c) & 0xff;
-    bits = (bits | bits << 12) & 0x000f000f;
-    bits = (bits | bits << 6) & 0x03030303;
-    bits = (bits | bits << 3) & 0x11111111;
-    out |= bits << c;
-  }
-  return out;
+  x = exchange_bits(x, 1, 0x22222222);
+  x = exchange_bits(x, 2, 0x0c0c0c0c);
+  x = exchange_bits(x, 7, 0x00aa00aa);
+  return exchange_bits(x, 14, 0x0000cccc);
 }
 
 // --- access to a group's bytes ------------------------------------------------------------------
