@@ -20,9 +20,9 @@ bool can_run(const Tensor& node);
 
 class Plan {
  public:
-  // Requires: all tensors are placed in memory that the CPU device supports; to ask for the sizes of
-  // its memory alone, none need be (which steps are joined depends on addresses, sizes do not).
-  // Errors: UNIMPLEMENTED with the node, for one that can_run() refuses.
+  // Requires: all tensors are placed in memory that the CPU device supports; to ask for sizes
+  // alone, none need be (which steps are joined depends on addresses, sizes do not). Errors:
+  // UNIMPLEMENTED with the node, for one that can_run() refuses.
   static Result<std::unique_ptr<Plan>> compile(const GraphView& graph, int threads);
 
   // Errors: those of the steps.
