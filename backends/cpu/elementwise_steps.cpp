@@ -65,21 +65,24 @@ using BinaryKernel = void (*KernelTable::*)(const float*, const float*, int64_t,
 // What all element-wise steps of one operand or two share.
 class SpanStep : public ItemStep {
  protected:
+  // `work`: operations of an element.
+  SpanStep(const Tensor& node, int work) : SpanStep(node, Spans(node), work) {}
+
+  Spans spans_;
+  RowAddress x_;
+  RowAddress y_;
+
+ private:
   SpanStep(const Tensor& node, const Spans& spans, int work)
       : ItemStep(spans.count, spans.length * work),
         spans_(spans),
         x_(read_rows(*node.sources[0], node.ne)),
         y_(written_rows(node, node.ne)) {}
-
-  Spans spans_;
-  RowAddress x_;
-  RowAddress y_;
 };
 
 class UnaryStep final : public SpanStep {
  public:
-  UnaryStep(const Tensor& node, UnaryKernel kernel)
-      : SpanStep(node, Spans(node), 8), kernel_(kernel) {}
+  UnaryStep(const Tensor& node, UnaryKernel kernel) : SpanStep(node, 8), kernel_(kernel) {}
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {
@@ -94,9 +97,7 @@ class UnaryStep final : public SpanStep {
 class FactorStep final : public SpanStep {
  public:
   FactorStep(const Tensor& node, FactorKernel kernel, int work)
-      : SpanStep(node, Spans(node), work),
-        kernel_(kernel),
-        factor_(std::get<ScaleParams>(node.params).factor) {}
+      : SpanStep(node, work), kernel_(kernel), factor_(std::get<ScaleParams>(node.params).factor) {}
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {
@@ -113,9 +114,7 @@ class FactorStep final : public SpanStep {
 class BinaryStep final : public SpanStep {
  public:
   BinaryStep(const Tensor& node, BinaryKernel kernel, int work)
-      : SpanStep(node, Spans(node), work),
-        kernel_(kernel),
-        b_(read_rows(*node.sources[1], node.ne)) {}
+      : SpanStep(node, work), kernel_(kernel), b_(read_rows(*node.sources[1], node.ne)) {}
 
   void run_items(const RunContext& context, int64_t begin, int64_t end) const override {
     spans_.for_each_run(begin, end, [&](int64_t item, int64_t n) {

@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/base/check.h"
-
 namespace strata::cpu {
 namespace {
 
@@ -89,12 +87,13 @@ bool ItemChain::admits(const ItemStep& step) const {
                       [&](const auto& earlier) { return disturb(*earlier, step, joined.items); });
 }
 
-void ItemChain::append(std::unique_ptr<ItemStep> step) {
-  STRATA_CHECK(admits(*step), "a step that this chain does not admit");
+bool ItemChain::join(std::unique_ptr<ItemStep>& step) {
+  if (!admits(*step)) return false;
   const Grouping joined = grouping_with(*step);
   items_ = joined.items;
   item_work_ = joined.item_work;
   steps_.push_back(std::move(step));
+  return true;
 }
 
 Status ItemChain::run(const RunContext& context) {

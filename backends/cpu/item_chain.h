@@ -27,20 +27,20 @@ class ItemChain final : public Step {
   // Whether the step may follow in this chain: it stays right, and, unless all of it is little
   // work, neither loses items that threads could share or the cache could hold.
   bool admits(const ItemStep& step) const;
-  // Requires: admits(*step).
-  void append(std::unique_ptr<ItemStep> step);
+  // Takes the step if it may, and says whether it did.
+  bool join(std::unique_ptr<ItemStep>& step);
 
   Status run(const RunContext& context) override;
 
  private:
-  // What items_ and item_work_ are after append(step).
+  // What items_ and item_work_ are with the step.
   struct Grouping {
     int64_t items;
     int64_t item_work;
   };
   Grouping grouping_with(const ItemStep& step) const;
 
-  // Whether threads and caches have as much of it as of the chain and the step apart.
+  // Whether threads and caches lose nothing against the chain and the step apart.
   bool keeps_items(const ItemStep& step, const Grouping& joined) const;
 
   int threads_;

@@ -122,7 +122,7 @@ class PlanBuilder {
 
   // To the chain of the steps just before, if it fits.
   void add_items(std::unique_ptr<ItemStep> step) {
-    if (chain_ != nullptr && chain_->admits(*step)) return chain_->append(std::move(step));
+    if (chain_ != nullptr && chain_->join(step)) return;
     auto chain = std::make_unique<ItemChain>(std::move(step), threads_);
     ItemChain* const added = chain.get();
     add_step(std::move(chain));

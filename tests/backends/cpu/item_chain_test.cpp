@@ -352,21 +352,15 @@ TEST(ItemChain, RoundsPartsOfRowsAsWholeRows) {
       ASSERT_TRUE(test.run(*make_cpu(detect_isa(), 3).backend).ok());
 
       const MatmulKernels& kernels = matmul_kernels(detect_isa());
+      const auto packed = test::make_weights(DType::q8_0, {kWide, 48, 1, 1}, bytes, true);
       for (int64_t row = 0; row < rows; ++row) {
-        std::vector<std::byte> blocks(activation_row_bytes(kWide) + 64);
-        const auto address = reinterpret_cast<uintptr_t>(blocks.data());
-        std::byte* const aligned = blocks.data() + (64 - address % 64) % 64;
-        const QuantiseArgs args = {x->data + x->nb[1] * static_cast<uint64_t>(row), 0, kWide,
-                                   aligned};
-        quantise_rows(kernels, args, 0, 1);
-        std::vector<float> expected(48);
-        const WeightMatrix matrix = weight_matrix(*weight);
-        std::vector<std::byte> scratch(matmul_scratch_bytes(matrix) + 64);
-        const auto at = reinterpret_cast<uintptr_t>(scratch.data());
-        const MatmulArgs product = {matrix, aligned, 0,
-                                    reinterpret_cast<std::byte*>(expected.data()), 0};
-        run_matmul_piece(kernels, product, {0, 3, 0, 1},
-                         {scratch.data() + (64 - at % 64) % 64, matmul_scratch_bytes(matrix)});
+        const auto* from =
+            reinterpret_cast<const float*>(x->data + x->nb[1] * static_cast<uint64_t>(row));
+        const test::Activations whole =
+            test::make_activations(kernels, DType::q8_0, {from, from + kWide}, kWide, 1);
+        const WeightMatrix matrix = packed->matrix();
+        const std::vector<float> expected =
+            test::multiply(kernels, matrix, whole, 1, plan_pieces(matrix, 1, 1));
         const float* got = TestGraph::floats(y) + row * 48;
         EXPECT_EQ(std::vector<float>(got, got + 48), expected) << row;
       }
