@@ -10,16 +10,19 @@
 #include <optional>
 
 #include "backends/cpu/isa.h"
-#include "cli/bench_run.h"
+#include "cli/cluster_options.h"
 #include "cli/json_line.h"
-#include "cli/local_cluster.h"
-#include "cli/local_engine.h"
+#include "cli/model_options.h"
 #include "cli/signals.h"
 #include "cli/tcp_bytes.h"
+#include "cli/terminal.h"
 #include "runtime/base/base_name.h"
 #include "runtime/base/human.h"
 #include "runtime/base/text_table.h"
 #include "runtime/base/thread_pool.h"
+#include "serve/bench_run.h"
+#include "serve/local_cluster.h"
+#include "serve/local_engine.h"
 
 namespace strata::cli {
 namespace {
@@ -29,7 +32,7 @@ using Json = nlohmann::json;
 constexpr uint32_t kStepTokens = 512;
 
 struct BenchOptions {
-  ModelOptions model;
+  serve::ModelOptions model;
   uint32_t workers = 0;
   uint32_t prompt = 512;
   uint32_t gen = 64;
@@ -68,21 +71,21 @@ Status measure(coordinator::EngineLoop& engine, const BenchOptions& options, int
     if (terminal.shows_progress()) terminal.status(what);
   };
   say("warming up");
-  const BenchLoad load{.depth = options.depth,
-                       .prompt_tokens = options.prompt,
-                       .new_tokens = options.gen,
-                       .sequences = options.batch,
-                       .vocab_size = vocab_size};
+  const serve::BenchLoad load{.depth = options.depth,
+                              .prompt_tokens = options.prompt,
+                              .new_tokens = options.gen,
+                              .sequences = options.batch,
+                              .vocab_size = vocab_size};
   // Builds the graphs, touches the memory and warms the caches.
-  TRY(run_bench(engine,
-                {.prompt_tokens = std::min(options.prompt, kStepTokens),
-                 .new_tokens = std::min(options.gen, 4U),
-                 .sequences = 1,
-                 .vocab_size = vocab_size},
-                stop));
+  TRY(serve::run_bench(engine,
+                       {.prompt_tokens = std::min(options.prompt, kStepTokens),
+                        .new_tokens = std::min(options.gen, 4U),
+                        .sequences = 1,
+                        .vocab_size = vocab_size},
+                       stop));
   say(fmt::format("measuring {} x {} prompt tokens and {} new ones", options.batch,
                   human_count(options.prompt), human_count(options.gen)));
-  const BenchTimes times = TRY(run_bench(engine, load, stop));
+  const serve::BenchTimes times = TRY(serve::run_bench(engine, load, stop));
   say("measuring a hop");
   result.prefill_tokens_per_s = times.prefill_tokens_per_s;
   result.decode_tokens_per_s = times.decode_tokens_per_s;
@@ -91,10 +94,10 @@ Status measure(coordinator::EngineLoop& engine, const BenchOptions& options, int
 }
 
 uint32_t context_of(const BenchOptions& options) {
-  return std::max(options.depth + options.prompt + options.gen, kHopContext);
+  return std::max(options.depth + options.prompt + options.gen, serve::kHopContext);
 }
 
-LocalEngineOptions engine_options(const BenchOptions& options) {
+serve::LocalEngineOptions engine_options(const BenchOptions& options) {
   return {.model = options.model,
           .context = context_of(options),
           .sequences = options.batch,
@@ -106,12 +109,13 @@ Result<BenchResult> bench_local(const BenchOptions& options, Terminal& terminal,
                                 const std::stop_token& stop) {
   BenchResult result;
   const TimePoint begin = SystemClock().now();
-  const std::unique_ptr<LocalEngine> engine =
-      TRY(LocalEngine::open(engine_options(options), terminal, stop));
+  const std::unique_ptr<serve::LocalEngine> engine =
+      TRY(serve::LocalEngine::open(engine_options(options), terminal, stop));
   result.load_s = seconds_since(begin);
   const int32_t vocab_size = static_cast<int32_t>(engine->vocab_size());
   TRY(measure(engine->engine(), options, vocab_size, terminal, stop, result));
-  result.hop_us = TRY(measure_hop_us(engine->engine(), engine->stage_count(), vocab_size, stop));
+  result.hop_us =
+      TRY(serve::measure_hop_us(engine->engine(), engine->stage_count(), vocab_size, stop));
   result.peak_rss_bytes = own_peak_rss_bytes();
   result.split = engine->split();
   result.pins = engine->pins();
@@ -163,14 +167,15 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   const std::shared_ptr<GgufFile> file = TRY(GgufFile::open(options.model.path));
   const int32_t vocab_size = TRY(read_hparams(*file)).n_vocab;
   BenchResult result;
-  LocalClusterOptions cluster_options;
-  ServingOptions& serving = cluster_options.serving;
+  serve::LocalClusterOptions cluster_options;
+  serve::ServingOptions& serving = cluster_options.serving;
   serving.model_path = options.model.path;
   serving.context = context_of(options);
   serving.sequences = options.batch;
   serving.slots = std::max(options.batch, 1U);
   serving.prefill_chunk = options.chunk;
   serving.kv_type = options.model.kv_type;
+  serving.digest_folder = user_cache_folder() + "/digests";
   serving.is_quiet = options.json;
   serving.split = options.model.split;
   cluster_options.workers = options.workers;
@@ -178,8 +183,8 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   cluster_options.pin = options.model.pin;
   cluster_options.isa = options.model.isa;
   const TimePoint begin = SystemClock().now();
-  const std::unique_ptr<LocalCluster> cluster =
-      TRY(LocalCluster::start(cluster_options, terminal, stop));
+  const std::unique_ptr<serve::LocalCluster> cluster =
+      TRY(serve::LocalCluster::start(cluster_options, terminal, stop));
   TRY(cluster->wait_ready(stop));
   result.load_s = seconds_since(begin);
   coordinator::EngineLoop& engine = cluster->coordinator().engine();
@@ -189,7 +194,7 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   result.split = split_of(status);
   const auto stages = static_cast<uint32_t>(std::max<size_t>(result.split.size(), 1));
   const TrafficMark before = mark_traffic(engine);
-  result.hop_us = TRY(measure_hop_us(engine, stages, vocab_size, stop));
+  result.hop_us = TRY(serve::measure_hop_us(engine, stages, vocab_size, stop));
   result.coordinator_bytes_per_token = TRY(bytes_per_token(before, mark_traffic(engine), stop));
   result.peak_rss_bytes = own_peak_rss_bytes();
   for (const auto& worker : cluster->workers()) {
@@ -204,7 +209,7 @@ struct Settings {
   std::string isa;
 };
 
-Result<Settings> settings_of(const ModelOptions& options) {
+Result<Settings> settings_of(const serve::ModelOptions& options) {
   return Settings{.threads = options.threads > 0 ? options.threads : usable_core_count(),
                   .isa = cpu::isa_name(TRY(cpu::choose_isa(options.isa)))};
 }
@@ -329,7 +334,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   add_json_option(command, context, "Print one JSON object: the measures and the settings");
   add_example(command, "strata bench -m model.gguf --prompt 512 --gen 128 --json");
   command.callback([options, &context] {
-    context.check = [options] { return check_model_options(options->model); };
+    context.check = [options] { return serve::check_model_options(options->model); };
     context.run = [options, &context] {
       options->json = context.json;
       return run_bench_command(*options);

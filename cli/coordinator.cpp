@@ -16,6 +16,7 @@
 #include "cli/json_line.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 
 namespace strata::cli {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 using Json = nlohmann::json;
 
 struct CoordinatorCommandOptions {
-  ServingOptions serving;
+  serve::ServingOptions serving;
   TokenOptions token;
   std::string listen = "127.0.0.1:50051";
   bool insecure_network = false;
@@ -92,19 +93,20 @@ Status run_coordinator(const CoordinatorCommandOptions& options) {
   const Signals signals(options.json);
   const std::stop_token stop = signals.stop_token();
   Terminal terminal(options.json);
-  ListenOptions listen;
+  serve::ListenOptions listen;
   listen.listen = TRY(listen_address(options));
   listen.insecure_network = options.insecure_network;
   TRY(remote::check_exposure(listen.listen, options.insecure_network));
   listen.token = TRY(read_token(options.token, true));
-  ServingOptions serving = options.serving;
+  serve::ServingOptions serving = options.serving;
+  serving.digest_folder = user_cache_folder() + "/digests";
   if (options.json) {
     serving.on_note = [&terminal](const coordinator::Note& note) {
       print_json(terminal, {{"note", note.text}, {"is_warning", note.is_warning}});
     };
   }
   listen.state_folder = choose_state_folder(options, listen.listen, terminal);
-  auto started = start_coordinator(serving, listen, terminal, stop);
+  auto started = serve::start_coordinator(serving, listen, terminal, stop);
   if (started.status().code() == StatusCode::already_exists && options.state_folder.empty()) {
     return Status(StatusCode::already_exists,
                   fmt::format("cannot listen on {}: the port is taken", listen.listen.text()),
@@ -167,7 +169,7 @@ void add_coordinator_command(CLI::App& app, CommandContext& context) {
   command.callback([options, &context] {
     context.check = [options] {
       TRY(listen_address(*options));
-      return check_serving_options(options->serving);
+      return serve::check_serving_options(options->serving);
     };
     context.run = [options, &context] {
       options->json = context.json;

@@ -9,10 +9,10 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "cli/evaluator.h"
-#include "cli/local_cluster.h"
+#include "cli/cluster_options.h"
 #include "cli/model_options.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "runtime/base/checked_math.h"
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
@@ -21,6 +21,8 @@
 #include "runtime/base/utf8.h"
 #include "runtime/graph/ops.h"
 #include "runtime/text/tokenizer.h"
+#include "serve/evaluator.h"
+#include "serve/local_cluster.h"
 #include "worker/local_pipeline.h"
 
 namespace strata::cli {
@@ -33,7 +35,7 @@ using Sequences = std::vector<std::vector<int32_t>>;
 constexpr uint64_t kStepLogitsBytesMax = uint64_t{1} << 30;
 
 struct EvalOptions {
-  ModelOptions model;
+  serve::ModelOptions model;
   std::string tokens_path;
   int top = 0;
   int workers = 0;
@@ -134,18 +136,17 @@ auto progress_of(const Sequences& sequences, Terminal& terminal) {
 }
 
 // Over worker processes: the coordinator forms the cluster and leaves the pipeline to `evaluator`.
-Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& options,
-                                                        const EvalShape& shape,
-                                                        const Sequences& sequences,
-                                                        Evaluator& evaluator, Terminal& terminal,
-                                                        const std::stop_token& stop) {
-  LocalClusterOptions cluster_options;
+Result<std::vector<serve::SequenceResult>> evaluate_on_workers(
+    const EvalOptions& options, const EvalShape& shape, const Sequences& sequences,
+    serve::Evaluator& evaluator, Terminal& terminal, const std::stop_token& stop) {
+  serve::LocalClusterOptions cluster_options;
   cluster_options.workers = static_cast<uint32_t>(options.workers);
   cluster_options.threads = options.model.threads;
   cluster_options.pin = options.model.pin;
   cluster_options.isa = options.model.isa;
   cluster_options.skip_probe = true;
-  ServingOptions& serving = cluster_options.serving;
+  serve::ServingOptions& serving = cluster_options.serving;
+  serving.digest_folder = user_cache_folder() + "/digests";
   serving.model_path = options.model.path;
   serving.context = static_cast<uint32_t>(shape.context);
   serving.sequences = options.batch;
@@ -168,31 +169,32 @@ Result<std::vector<SequenceResult>> evaluate_on_workers(const EvalOptions& optio
           },
       .stopped = [&evaluator](const Status& why) { evaluator.fail(why); },
       .sink = &evaluator};
-  const std::unique_ptr<LocalCluster> cluster =
-      TRY(LocalCluster::start(cluster_options, terminal, stop));
+  const std::unique_ptr<serve::LocalCluster> cluster =
+      TRY(serve::LocalCluster::start(cluster_options, terminal, stop));
   TRY(cluster->wait_ready(stop));
   return evaluator.run(*head.get_future().get(), sequences);
 }
 
-Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options, const EvalInput& input,
-                                             Terminal& terminal, const std::stop_token& stop) {
+Result<std::vector<serve::SequenceResult>> evaluate(const EvalOptions& options,
+                                                    const EvalInput& input, Terminal& terminal,
+                                                    const std::stop_token& stop) {
   const std::shared_ptr<GgufFile>& file = input.file;
   const Hparams& hparams = input.hparams;
   const Sequences& sequences = input.sequences;
-  const std::unique_ptr<DeviceRegistry> devices = TRY(open_devices(options.model));
+  const std::unique_ptr<DeviceRegistry> devices = TRY(serve::open_devices(options.model));
   const EvalShape shape = TRY(shape_of(sequences, hparams, options));
 
   worker::LocalPipelineOptions pipeline_options;
   // Over workers the planner reads the split, which may name them.
   StageOptions& stage = pipeline_options.stage;
   if (options.workers == 0) {
-    pipeline_options.ranges = TRY(stage_ranges(options.model, hparams));
-    const ThreadPins pins = TRY(pins_of(options.model, pipeline_options.ranges.size()));
+    pipeline_options.ranges = TRY(serve::stage_ranges(options.model, hparams));
+    const ThreadPins pins = TRY(serve::pins_of(options.model, pipeline_options.ranges.size()));
     log::debug("{}", pins.text);
     stage.backend.cpus = pins.cpus;
   }
   pipeline_options.slots_max = options.batch;
-  stage.kv.type = TRY(parse_kv_type(options.model.kv_type));
+  stage.kv.type = TRY(serve::parse_kv_type(options.model.kv_type));
   stage.kv.group_blocks.assign(hparams.kv_groups.size(),
                                static_cast<int32_t>(options.batch) * shape.blocks_per_sequence);
   stage.max_batch_tokens = static_cast<int32_t>(shape.step_tokens);
@@ -207,15 +209,15 @@ Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options, const E
 
   const size_t stages =
       options.workers > 0 ? static_cast<size_t>(options.workers) : pipeline_options.ranges.size();
-  Evaluator evaluator({.chunk = options.chunk,
-                       .batch = options.batch,
-                       .step_tokens = shape.step_tokens,
-                       .steps_in_flight = static_cast<uint32_t>(stages),
-                       .kv_groups = static_cast<uint32_t>(hparams.kv_groups.size()),
-                       .blocks_per_sequence = shape.blocks_per_sequence,
-                       .n_vocab = hparams.n_vocab,
-                       .top = options.top,
-                       .on_logits = progress_of(sequences, terminal)});
+  serve::Evaluator evaluator({.chunk = options.chunk,
+                              .batch = options.batch,
+                              .step_tokens = shape.step_tokens,
+                              .steps_in_flight = static_cast<uint32_t>(stages),
+                              .kv_groups = static_cast<uint32_t>(hparams.kv_groups.size()),
+                              .blocks_per_sequence = shape.blocks_per_sequence,
+                              .n_vocab = hparams.n_vocab,
+                              .top = options.top,
+                              .on_logits = progress_of(sequences, terminal)});
   const std::stop_callback fail(stop, [&] { evaluator.fail(cancelled("interrupted")); });
   if (options.workers > 0) {
     return evaluate_on_workers(options, shape, sequences, evaluator, terminal, stop);
@@ -225,16 +227,17 @@ Result<std::vector<SequenceResult>> evaluate(const EvalOptions& options, const E
   return evaluator.run(*pipeline, sequences);
 }
 
-Json to_json(const SequenceResult& result, const EvalOptions& options) {
+Json to_json(const serve::SequenceResult& result, const EvalOptions& options) {
   if (options.bits) return result.digest;
   Json json = {{"logits_last", result.logits_last}, {"argmax", result.argmax}};
   if (options.top > 0) json["top"] = result.top;
   return json;
 }
 
-std::string json_text(const std::vector<SequenceResult>& results, const EvalOptions& options) {
+std::string json_text(const std::vector<serve::SequenceResult>& results,
+                      const EvalOptions& options) {
   Json list = Json::array();
-  for (const SequenceResult& result : results) list.push_back(to_json(result, options));
+  for (const serve::SequenceResult& result : results) list.push_back(to_json(result, options));
   return list.dump() + "\n";
 }
 
@@ -245,7 +248,7 @@ std::string piece_text(const Tokenizer* tokenizer, int32_t id) {
 }
 
 // One row for each position and each of its most likely ids.
-std::string top_table(const std::vector<int32_t>& tokens, const SequenceResult& result,
+std::string top_table(const std::vector<int32_t>& tokens, const serve::SequenceResult& result,
                       const Tokenizer* tokenizer) {
   std::vector<std::vector<std::string>> rows = {
       {"position", "token", "rank", "id", "probability", "log", "text"}};
@@ -263,14 +266,14 @@ std::string top_table(const std::vector<int32_t>& tokens, const SequenceResult& 
   return table_text(rows, {0, 1, 2, 3, 4, 5});
 }
 
-std::string text_of(const EvalInput& input, const std::vector<SequenceResult>& results,
+std::string text_of(const EvalInput& input, const std::vector<serve::SequenceResult>& results,
                     const EvalOptions& options) {
   // A model may be evaluated without a tokenizer that is known.
   const Result<std::unique_ptr<Tokenizer>> made = make_tokenizer(input.file->metadata());
   const Tokenizer* tokenizer = made.ok() ? made.value().get() : nullptr;
   std::string text;
   for (size_t i = 0; i < results.size(); ++i) {
-    const SequenceResult& result = results[i];
+    const serve::SequenceResult& result = results[i];
     if (options.bits) {
       text += result.digest + "\n";
       continue;
@@ -288,7 +291,7 @@ Status run_eval(const EvalOptions& options) {
   const Signals signals(options.json);
   Terminal terminal(options.json);
   const EvalInput input = TRY(read_input(options));
-  const std::vector<SequenceResult> results =
+  const std::vector<serve::SequenceResult> results =
       TRY(evaluate(options, input, terminal, signals.stop_token()));
   terminal.answer(options.json ? json_text(results, options) : text_of(input, results, options));
   return ok_status();
@@ -328,7 +331,7 @@ void add_eval_command(CLI::App& app, CommandContext& context) {
                   "position, for each list");
   add_example(command, "strata eval -m model.gguf --tokens ids.json --split 10,12,8 --bits");
   command.callback([options, &context] {
-    context.check = [options] { return check_model_options(options->model); };
+    context.check = [options] { return serve::check_model_options(options->model); };
     context.run = [options, &context] {
       options->json = context.json;
       return run_eval(*options);

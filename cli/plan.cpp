@@ -9,6 +9,7 @@
 
 #include "cli/cluster_options.h"
 #include "cli/serving.h"
+#include "cli/terminal.h"
 #include "coordinator/client.h"
 #include "runtime/base/human.h"
 
@@ -19,7 +20,7 @@ using Json = nlohmann::json;
 using coordinator::PlannerNode;
 
 struct PlanCommandOptions {
-  ServingOptions serving;
+  serve::ServingOptions serving;
   ClusterAddressOptions cluster;
   std::string nodes_file;
   std::vector<std::string> nodes;
@@ -113,7 +114,7 @@ Result<std::vector<PlannerNode>> nodes_of_cluster(const ClusterAddressOptions& c
 
 // This machine, cut into equal workers.
 Result<std::vector<PlannerNode>> nodes_of_this_machine(uint32_t count) {
-  const std::unique_ptr<DeviceRegistry> devices = TRY(open_devices({}));
+  const std::unique_ptr<DeviceRegistry> devices = TRY(serve::open_devices({}));
   const Device* device = devices->devices().front();
   std::vector<PlannerNode> nodes;
   for (uint32_t i = 1; i <= count; ++i) {
@@ -125,7 +126,7 @@ Result<std::vector<PlannerNode>> nodes_of_this_machine(uint32_t count) {
 }
 
 Status check_options(const PlanCommandOptions& options) {
-  TRY(check_serving_options(options.serving));
+  TRY(serve::check_serving_options(options.serving));
   if (!options.cluster.coordinator.empty()) TRY(check_cluster_address(options.cluster));
   for (const std::string& text : options.nodes) TRY(parse_node(text));
   const int ways = (options.nodes.empty() ? 0 : 1) + (options.nodes_file.empty() ? 0 : 1) +
@@ -158,7 +159,7 @@ Status check_worker_count(const PlanCommandOptions& options, size_t nodes) {
 Status run_plan(const PlanCommandOptions& options) {
   const std::vector<PlannerNode> nodes = TRY(described_nodes(options));
   TRY(check_worker_count(options, nodes.size()));
-  const PlanInput input = TRY(plan_input(options.serving));
+  const serve::PlanInput input = TRY(serve::plan_input(options.serving));
   const coordinator::Plan plan = TRY(coordinator::make_plan(input.profile, nodes, input.plan));
   Terminal terminal(options.json);
   terminal.answer(options.json ? coordinator::plan_json(plan) + "\n"

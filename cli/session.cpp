@@ -5,11 +5,11 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
-#include "cli/local_engine.h"
 #include "cli/signals.h"
 #include "coordinator/client.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "serve/local_engine.h"
 
 namespace strata::cli {
 namespace {
@@ -18,7 +18,7 @@ constexpr auto kStatusInterval = std::chrono::milliseconds(200);
 
 class LocalSession final : public Session {
  public:
-  explicit LocalSession(std::unique_ptr<LocalEngine> engine) : engine_(std::move(engine)) {}
+  explicit LocalSession(std::unique_ptr<serve::LocalEngine> engine) : engine_(std::move(engine)) {}
 
   Status generate(const remote::GenerateRequest& request,
                   const std::function<void(const remote::GenerateEvent&)>& event,
@@ -54,7 +54,7 @@ class LocalSession final : public Session {
   }
 
  private:
-  std::unique_ptr<LocalEngine> engine_;
+  std::unique_ptr<serve::LocalEngine> engine_;
 };
 
 class RemoteSession final : public Session {
@@ -115,15 +115,15 @@ Status check_session_options(const SessionOptions& options) {
         has_model ? "both -m and --coordinator are given" : "neither -m nor --coordinator is given",
         "-m FILE runs a model here, --coordinator HOST:PORT asks a cluster");
   }
-  if (has_model) return check_model_options(options.model);
+  if (has_model) return serve::check_model_options(options.model);
   return check_cluster_address(options.cluster);
 }
 
 Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options, Terminal& terminal,
                                                std::stop_token stop) {
   if (!options.model.path.empty()) {
-    std::unique_ptr<LocalEngine> engine = TRY(
-        LocalEngine::open({.model = options.model, .context = options.context}, terminal, stop));
+    std::unique_ptr<serve::LocalEngine> engine = TRY(serve::LocalEngine::open(
+        {.model = options.model, .context = options.context}, terminal, stop));
     return std::unique_ptr<Session>(std::make_unique<LocalSession>(std::move(engine)));
   }
   std::unique_ptr<coordinator::Client> client = TRY(connect_client(options.cluster, stop));

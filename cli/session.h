@@ -17,10 +17,9 @@ namespace strata::cli {
 struct SessionOptions {
   ClusterAddressOptions cluster;
   uint32_t wait_s = 60;  // for a cluster that is still forming
-  ModelOptions model;
-  uint32_t context = 0;  // 0: what the model was trained for, at most kDefaultContext
+  serve::ModelOptions model;
+  uint32_t context = 0;  // 0: what the model was trained for, at most serve::kDefaultContext
 };
-inline constexpr uint32_t kDefaultContext = 4096;
 
 // -m and what goes with it, or --coordinator.
 void add_session_options(CLI::App& command, SessionOptions& options);

@@ -12,10 +12,11 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "serve/progress.h"
 
 namespace strata::cli {
 
-class Terminal {
+class Terminal final : public serve::ProgressDisplay {
  public:
   // Looks at standard output, standard error, and TERM and NO_COLOR.
   explicit Terminal(bool is_quiet = false);
@@ -25,10 +26,10 @@ class Terminal {
   bool shows_progress() const { return stderr_is_tty_ && !is_quiet_; }
 
   // One line on standard error; "warning: " stands before it if it is one. Ends a progress bar.
-  void line(std::string_view text, bool is_warning = false);
+  void line(std::string_view text, bool is_warning = false) override;
   // A progress bar named `what`, redrawn in place on a terminal; elsewhere a line at each quarter.
   // fraction 1 takes it away. What takes no time shows nothing.
-  void progress(std::string_view what, double fraction, std::string_view detail = {});
+  void progress(std::string_view what, double fraction, std::string_view detail = {}) override;
   // What is being waited for: replaced by what comes next on a terminal, a line elsewhere.
   void status(std::string_view text);
   // Text on standard output, at once.

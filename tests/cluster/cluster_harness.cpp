@@ -37,7 +37,7 @@ std::string model_path(const std::string& name) {
 }
 
 std::string run_strata(const std::vector<std::string>& arguments, std::string& end_text) {
-  auto child = cli::ChildProcess::start(strata_binary(), arguments, {});
+  auto child = serve::ChildProcess::start(strata_binary(), arguments, {});
   if (!child.ok()) {
     end_text = child.status().to_string();
     return {};
@@ -72,7 +72,7 @@ void ClusterHarness::start_coordinator() {
   arguments.insert(arguments.end(), options_.coordinator_arguments.begin(),
                    options_.coordinator_arguments.end());
   std::remove(address_file.c_str());
-  auto started = cli::ChildProcess::start(strata_binary(), arguments, {"STRATA_TOKEN=" + token_});
+  auto started = serve::ChildProcess::start(strata_binary(), arguments, {"STRATA_TOKEN=" + token_});
   ASSERT_TRUE(started.ok()) << started.status().to_string();
   coordinator_ = std::move(started).value();
   ASSERT_TRUE(eventually([&] {
@@ -82,8 +82,8 @@ void ClusterHarness::start_coordinator() {
   ASSERT_TRUE(coordinator_->is_running()) << coordinator_->last_lines();
 }
 
-cli::ChildProcess& ClusterHarness::start_worker(const std::string& name,
-                                                const std::vector<std::string>& arguments) {
+serve::ChildProcess& ClusterHarness::start_worker(const std::string& name,
+                                                  const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"worker",
                                   "--join",
                                   address_,
@@ -99,7 +99,7 @@ cli::ChildProcess& ClusterHarness::start_worker(const std::string& name,
     all.insert(all.end(), {"--models", std::string(STRATA_TEST_DATA) + "/models"});
   }
   all.insert(all.end(), arguments.begin(), arguments.end());
-  auto started = cli::ChildProcess::start(strata_binary(), all, {"STRATA_TOKEN=" + token_});
+  auto started = serve::ChildProcess::start(strata_binary(), all, {"STRATA_TOKEN=" + token_});
   EXPECT_TRUE(started.ok()) << started.status().to_string();
   workers_.push_back(std::move(started).value());
   return *workers_.back();

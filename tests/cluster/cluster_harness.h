@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/local_cluster.h"
 #include "coordinator/client.h"
+#include "serve/local_cluster.h"
 #include "tests/support/temp_dir.h"
 
 namespace strata::test {
@@ -33,8 +33,8 @@ class ClusterHarness {
 
   // Starts the coordinator and waits for its address.
   void start_coordinator();
-  cli::ChildProcess& start_worker(const std::string& name,
-                                  const std::vector<std::string>& arguments = {});
+  serve::ChildProcess& start_worker(const std::string& name,
+                                    const std::vector<std::string>& arguments = {});
   void start_all();
   // Waits for the state ("ready", "degraded", ...). False after 30 s.
   bool wait_state(const std::string& state);
@@ -45,8 +45,8 @@ class ClusterHarness {
   RunResult run(const std::string& prompt, uint32_t max_tokens,
                 const std::function<void(size_t)>& on_token = {});
 
-  cli::ChildProcess& coordinator() { return *coordinator_; }
-  cli::ChildProcess& worker(size_t index) { return *workers_[index]; }
+  serve::ChildProcess& coordinator() { return *coordinator_; }
+  serve::ChildProcess& worker(size_t index) { return *workers_[index]; }
   size_t worker_count() const { return workers_.size(); }
   const std::string& address() const { return address_; }
   const std::string& token() const { return token_; }
@@ -59,8 +59,8 @@ class ClusterHarness {
   TempDir folder_;
   std::string token_;
   std::string address_;
-  std::unique_ptr<cli::ChildProcess> coordinator_;
-  std::vector<std::unique_ptr<cli::ChildProcess>> workers_;
+  std::unique_ptr<serve::ChildProcess> coordinator_;
+  std::vector<std::unique_ptr<serve::ChildProcess>> workers_;
 };
 
 // The binary under test, and a model of tests/data.

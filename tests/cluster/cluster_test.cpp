@@ -350,7 +350,7 @@ TEST(Cluster, TerminationLeavesNothingBehind) {
 TEST(Cluster, DuplicateNameIsRefusedByName) {
   ClusterHarness cluster({.workers = 2});
   ASSERT_NO_FATAL_FAILURE(cluster.start_all());
-  cli::ChildProcess& twin = cluster.start_worker("worker-1");
+  serve::ChildProcess& twin = cluster.start_worker("worker-1");
   const TimePoint deadline = SystemClock().now() + seconds(20);
   while (twin.last_lines().find("'worker-1' has joined already") == std::string::npos &&
          SystemClock().now() < deadline) {
@@ -417,12 +417,12 @@ class LocalWorkers : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Signals, LocalWorkers, ::testing::Values(SIGINT, SIGTERM, SIGKILL));
 
 TEST_P(LocalWorkers, EndWithTheCommandThatStartedThem) {
-  auto started = cli::ChildProcess::start(strata_binary(),
-                                          {"bench", "-m", model_path("llama.gguf"), "--workers",
-                                           "2", "--gen", "50000", "--threads", "1"},
-                                          {});
+  auto started = serve::ChildProcess::start(strata_binary(),
+                                            {"bench", "-m", model_path("llama.gguf"), "--workers",
+                                             "2", "--gen", "50000", "--threads", "1"},
+                                            {});
   ASSERT_TRUE(started.ok());
-  cli::ChildProcess& bench = *started.value();
+  serve::ChildProcess& bench = *started.value();
   const TimePoint deadline = SystemClock().now() + seconds(30);
   std::vector<pid_t> workers;
   while (workers.size() < 2 && SystemClock().now() < deadline) {

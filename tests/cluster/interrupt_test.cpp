@@ -68,11 +68,11 @@ class Interrupt : public ::testing::Test {
       const int wait_ms = moment(source_);
       const std::string mark = fmt::format("STRATA_TEST_MARK={}-{}-{}", each.name, ::getpid(), i);
       SCOPED_TRACE(fmt::format("{} after {} ms (seed {})", each.name, wait_ms, seed_));
-      auto started = cli::ChildProcess::start(each.program.empty() ? strata_binary() : each.program,
-                                              each.arguments,
-                                              {mark, "STRATA_TOKEN=interrupt-test-token-0123"});
+      auto started = serve::ChildProcess::start(
+          each.program.empty() ? strata_binary() : each.program, each.arguments,
+          {mark, "STRATA_TOKEN=interrupt-test-token-0123"});
       ASSERT_TRUE(started.ok()) << started.status().to_string();
-      cli::ChildProcess& child = *started.value();
+      serve::ChildProcess& child = *started.value();
       if (each.whole_group) wait_for_pipeline(mark);
       std::this_thread::sleep_for(milliseconds(wait_ms));
       if (each.whole_group) {

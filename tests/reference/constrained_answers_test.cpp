@@ -11,9 +11,10 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
-#include "cli/local_engine.h"
+#include "cli/terminal.h"
 #include "runtime/grammar/grammar.h"
 #include "runtime/grammar/matcher.h"
+#include "serve/local_engine.h"
 
 namespace strata {
 namespace {
@@ -33,12 +34,12 @@ class ConstrainedAnswers : public ::testing::Test {
     if (path.empty() || !std::filesystem::exists(path)) {
       GTEST_SKIP() << "STRATA_MODELS_DIR has no smollm2.gguf";
     }
-    cli::LocalEngineOptions options;
+    serve::LocalEngineOptions options;
     options.model.path = path;
     options.model.kv_type = "f16";
     options.context = 256;
     options.sequences = 10;
-    auto opened = cli::LocalEngine::open(options, terminal_, {});
+    auto opened = serve::LocalEngine::open(options, terminal_, {});
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();
     engine_ = std::move(opened).value();
   }
@@ -76,7 +77,7 @@ class ConstrainedAnswers : public ::testing::Test {
   }
 
   cli::Terminal terminal_;
-  std::unique_ptr<cli::LocalEngine> engine_;
+  std::unique_ptr<serve::LocalEngine> engine_;
 };
 
 TEST_F(ConstrainedAnswers, FitTheirSchemasAtTemperatureFive) {

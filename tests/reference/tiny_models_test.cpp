@@ -57,7 +57,7 @@ TEST_P(TinyModel, GivesTheReferencesLogits) {
   const double std = reference_["agreement_with_llama_cpp"]["std"];
   for (size_t i = 0; i < sequences.size(); ++i) {
     const Json& wanted = reference_["cases"][i];
-    const cli::SequenceResult& found = (*results)[i];
+    const serve::SequenceResult& found = (*results)[i];
     const std::vector<float> logits = wanted["logits_last"];
     ASSERT_EQ(found.logits_last.size(), logits.size());
     EXPECT_LE(largest_difference(found.logits_last, logits), kTolerance * std)

@@ -101,13 +101,13 @@ StepPlan prompt_step(const OpenModel& model, const std::vector<int32_t>& prompt,
 
 }  // namespace
 
-Result<std::vector<cli::SequenceResult>> evaluate(const std::string& model_path,
-                                                  const Sequences& sequences,
-                                                  const RunSetup& setup) {
+Result<std::vector<serve::SequenceResult>> evaluate(const std::string& model_path,
+                                                    const Sequences& sequences,
+                                                    const RunSetup& setup) {
   size_t context = 0;
   for (const auto& tokens : sequences) context = std::max(context, tokens.size());
   const OpenModel model = TRY(open_model(model_path, context, setup));
-  cli::Evaluator evaluator(
+  serve::Evaluator evaluator(
       {.chunk = setup.chunk,
        .batch = setup.batch,
        .step_tokens = static_cast<uint32_t>(model.pipeline.stage.max_batch_tokens),
@@ -123,7 +123,7 @@ Result<std::vector<cli::SequenceResult>> evaluate(const std::string& model_path,
 Result<std::vector<std::string>> logits_digests(const std::string& model_path,
                                                 const Sequences& sequences, const RunSetup& setup) {
   std::vector<std::string> digests;
-  for (cli::SequenceResult& result : TRY(evaluate(model_path, sequences, setup))) {
+  for (serve::SequenceResult& result : TRY(evaluate(model_path, sequences, setup))) {
     digests.push_back(std::move(result.digest));
   }
   return digests;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/evaluator.h"
 #include "runtime/base/status.h"
 #include "runtime/tensor/dtype.h"
+#include "serve/evaluator.h"
 #include "worker/local_pipeline.h"
 
 namespace strata::test {
@@ -28,15 +28,15 @@ struct RunSetup {
   std::string isa;
   DType kv_type = DType::f32;
   bool mapped = false;
-  // As cli::EvaluatorOptions::on_logits.
+  // As serve::EvaluatorOptions::on_logits.
   std::function<void(size_t sequence, size_t position, std::span<const float> logits)> on_logits =
       {};
 };
 
 // Logits of all positions, as `strata eval` gives them.
-Result<std::vector<cli::SequenceResult>> evaluate(const std::string& model_path,
-                                                  const Sequences& sequences,
-                                                  const RunSetup& setup = {});
+Result<std::vector<serve::SequenceResult>> evaluate(const std::string& model_path,
+                                                    const Sequences& sequences,
+                                                    const RunSetup& setup = {});
 // The digests alone.
 Result<std::vector<std::string>> logits_digests(const std::string& model_path,
                                                 const Sequences& sequences,

@@ -36,8 +36,9 @@ ARROWS = {
     "backends": ["runtime", "backends/cpu", "backends/cuda"],
     "worker": ["runtime", "backends", "proto"],
     "coordinator": ["runtime", "backends/remote", "proto"],
-    "cli": ["runtime", "backends", "proto", "worker", "coordinator"],
-    "tests": ["runtime", "backends", "proto", "worker", "coordinator", "cli"],
+    "serve": ["runtime", "backends", "proto", "worker", "coordinator"],
+    "cli": ["runtime", "backends", "proto", "worker", "coordinator", "serve"],
+    "tests": ["runtime", "backends", "proto", "worker", "coordinator", "serve", "cli"],
 }
 # Folders without any word of gRPC, protobuf or Boost.
 PURE = ["runtime/", "backends/cpu/", "coordinator/engine/", "coordinator/planner/"]

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/serving.h"
 #include "runtime/base/file_descriptor.h"
+#include "serve/serving.h"
 
-namespace strata::cli {
+namespace strata::serve {
 
 // A process of this binary. Its standard error is kept in memory.
 class ChildProcess {
@@ -69,7 +69,8 @@ class LocalCluster {
  public:
   // Returns once the coordinator listens and the workers are started.
   static Result<std::unique_ptr<LocalCluster>> start(const LocalClusterOptions& options,
-                                                     Terminal& terminal, std::stop_token stop);
+                                                     ProgressDisplay& display,
+                                                     std::stop_token stop);
   ~LocalCluster();
 
   // Waits until the pipeline stands. Errors: what a worker said that ended; CANCELLED once told to
@@ -87,4 +88,4 @@ class LocalCluster {
   std::vector<std::unique_ptr<ChildProcess>> workers_;
 };
 
-}  // namespace strata::cli
+}  // namespace strata::serve

@@ -1,4 +1,4 @@
-#include "cli/bench_run.h"
+#include "serve/bench_run.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,7 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 
-namespace strata::cli {
+namespace strata::serve {
 namespace {
 
 using coordinator::Request;
@@ -162,4 +162,4 @@ Result<double> measure_hop_us(coordinator::EngineLoop& engine, uint32_t stages, 
   return hops_us[hops_us.size() / 2];
 }
 
-}  // namespace strata::cli
+}  // namespace strata::serve

@@ -7,14 +7,17 @@
 #include <memory>
 #include <stop_token>
 
-#include "cli/model_options.h"
-#include "cli/terminal.h"
+#include "serve/progress.h"
 #include "coordinator/engine/engine_loop.h"
 #include "coordinator/generator.h"
 #include "coordinator/planner/planner.h"
+#include "serve/model_options.h"
 #include "worker/local_pipeline.h"
 
-namespace strata::cli {
+namespace strata::serve {
+
+// What is served of a model that was trained for more, unless asked for.
+inline constexpr uint32_t kDefaultContext = 4096;
 
 struct LocalEngineOptions {
   ModelOptions model;
@@ -26,10 +29,10 @@ struct LocalEngineOptions {
 
 class LocalEngine {
  public:
-  // Loads the model with progress on the terminal; told to stop, it ends with CANCELLED.
+  // Loads the model and shows how far it is; told to stop, it ends with CANCELLED.
   // Errors: those of the file and the load; RESOURCE_EXHAUSTED if it does not fit this machine.
   static Result<std::unique_ptr<LocalEngine>> open(const LocalEngineOptions& options,
-                                                   Terminal& terminal, std::stop_token stop);
+                                                   ProgressDisplay& display, std::stop_token stop);
   ~LocalEngine();
 
   coordinator::EngineLoop& engine() { return engine_; }
@@ -43,7 +46,7 @@ class LocalEngine {
 
  private:
   LocalEngine();
-  Status load(const LocalEngineOptions& options, Terminal& terminal, std::stop_token stop);
+  Status load(const LocalEngineOptions& options, ProgressDisplay& display, std::stop_token stop);
 
   std::shared_ptr<const GgufFile> file_;
   std::unique_ptr<DeviceRegistry> devices_;
@@ -59,4 +62,4 @@ class LocalEngine {
 // INVALID_ARGUMENT for one beyond what positions allow.
 Result<uint32_t> choose_context(const Hparams& hparams, uint32_t asked);
 
-}  // namespace strata::cli
+}  // namespace strata::serve

@@ -10,7 +10,7 @@
 #include "coordinator/engine/engine_loop.h"
 #include "runtime/base/status.h"
 
-namespace strata::cli {
+namespace strata::serve {
 
 struct BenchLoad {
   uint32_t depth = 0;  // prompt tokens before those that are measured
@@ -46,4 +46,4 @@ inline constexpr uint32_t kHopContext = 50;
 Result<double> measure_hop_us(coordinator::EngineLoop& engine, uint32_t stages, int32_t vocab_size,
                               const std::stop_token& stop);
 
-}  // namespace strata::cli
+}  // namespace strata::serve

@@ -1,4 +1,4 @@
-#include "cli/local_cluster.h"
+#include "serve/local_cluster.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 
 #include "runtime/base/random.h"
 
-namespace strata::cli {
+namespace strata::serve {
 namespace {
 
 constexpr auto kStopGrace = std::chrono::seconds(2);
@@ -127,7 +127,7 @@ uint64_t ChildProcess::peak_rss_bytes() const {
 }
 
 Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOptions& options,
-                                                          Terminal& terminal,
+                                                          ProgressDisplay& display,
                                                           std::stop_token stop) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster(options));
   ServingOptions serving = options.serving;
@@ -138,7 +138,7 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(const LocalClusterOpti
                                                  .insecure_network = false,
                                                  .token = token,
                                                  .pipeline_user = options.pipeline_user},
-                                                terminal, stop));
+                                                display, stop));
   std::error_code ignored;
   const std::string folder =
       std::filesystem::absolute(serving.model_path, ignored).parent_path().string();
@@ -188,4 +188,4 @@ Status LocalCluster::wait_ready(const std::stop_token& stop) {
   return ok_status();
 }
 
-}  // namespace strata::cli
+}  // namespace strata::serve

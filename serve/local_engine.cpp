@@ -1,14 +1,13 @@
-#include "cli/local_engine.h"
+#include "serve/local_engine.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cli/session.h"
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
 
-namespace strata::cli {
+namespace strata::serve {
 namespace {
 
 // Of the free memory, what the model may take: the rest is for the system and this process itself.
@@ -41,9 +40,10 @@ LocalEngine::~LocalEngine() {
 }
 
 Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const LocalEngineOptions& options,
-                                                       Terminal& terminal, std::stop_token stop) {
+                                                       ProgressDisplay& display,
+                                                       std::stop_token stop) {
   std::unique_ptr<LocalEngine> engine(new LocalEngine());
-  TRY(engine->load(options, terminal, stop));
+  TRY(engine->load(options, display, stop));
   return engine;
 }
 
@@ -53,7 +53,7 @@ std::vector<int32_t> LocalEngine::split() const {
   return counts;
 }
 
-Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal,
+Status LocalEngine::load(const LocalEngineOptions& options, ProgressDisplay& display,
                          std::stop_token stop) {
   file_ = TRY(GgufFile::open(options.model.path));
   const Hparams hparams = TRY(read_hparams(*file_));
@@ -99,11 +99,11 @@ Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal,
   stage.backend.cpus = pins_.cpus;
   stage.load.mapped = options.model.mapped;
   stage.load.threads = options.model.threads;
-  stage.load.progress = [&terminal](const LoadProgress& progress) {
-    terminal.progress("loading",
-                      static_cast<double>(progress.loaded_bytes) /
-                          static_cast<double>(std::max<uint64_t>(progress.total_bytes, 1)),
-                      human_bytes(progress.total_bytes));
+  stage.load.progress = [&display](const LoadProgress& progress) {
+    display.progress("loading",
+                     static_cast<double>(progress.loaded_bytes) /
+                         static_cast<double>(std::max<uint64_t>(progress.total_bytes, 1)),
+                     human_bytes(progress.total_bytes));
   };
   stage.load.stop = stop;
   auto loaded = worker::LocalPipeline::create(file_, pipeline, engine_);
@@ -124,4 +124,4 @@ Status LocalEngine::load(const LocalEngineOptions& options, Terminal& terminal,
   return ok_status();
 }
 
-}  // namespace strata::cli
+}  // namespace strata::serve

@@ -19,7 +19,7 @@
 #include "runtime/base/status.h"
 #include "runtime/model/step.h"
 
-namespace strata::cli {
+namespace strata::serve {
 
 struct EvaluatorOptions {
   uint32_t chunk = 128;        // tokens of one sequence in one step, at most
@@ -82,4 +82,4 @@ class Evaluator final : public ResultSink {
   std::vector<Progress> progress_ STRATA_GUARDED_BY(mutex_);  // {sequences}
 };
 
-}  // namespace strata::cli
+}  // namespace strata::serve

@@ -1,4 +1,4 @@
-#include "cli/evaluator.h"
+#include "serve/evaluator.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/sampling/sampler.h"
 
-namespace strata::cli {
+namespace strata::serve {
 
 // Slot i of a batch owns blocks [i * blocks_per_sequence, ...) of every group.
 void Evaluator::open_sequences(StepPlan& plan, size_t first, size_t count) const {
@@ -150,4 +150,4 @@ void Evaluator::fail(const Status& status) {
   changed_.notify_all();
 }
 
-}  // namespace strata::cli
+}  // namespace strata::serve
