@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/cluster_options.h"
 #include "cli/serving.h"
@@ -53,16 +56,25 @@ Result<PlannerNode> parse_node(const std::string& text) {
   return node;
 }
 
+constexpr std::array<std::string_view, 5> kNodeKeys = {"name", "memory", "read_gb_per_s",
+                                                       "int8_gops", "hop_us"};
+
 Result<PlannerNode> node_from_json(const Json& document, size_t index, const std::string& path) {
   const auto error = [&](const std::string& what) {
     return invalid_argument(fmt::format("{}: node {} {}", path, index, what),
-                            R"(write {"name": "a", "memory": "8GiB", "read_gb_per_s": 20})");
+                            R"(write {"name": "a", "memory": "8GiB", "read_gb_per_s": 20}, and )"
+                            R"(if known "int8_gops" and "hop_us")");
   };
   if (!document.is_object()) return error("is no object");
   const auto number = [&](const char* key) {
     const auto found = document.find(key);
     return found != document.end() && found->is_number() ? found->get<double>() : 0.0;
   };
+  for (const auto& [key, value] : document.items()) {
+    if (std::find(kNodeKeys.begin(), kNodeKeys.end(), key) == kNodeKeys.end()) {
+      return error(fmt::format("has a '{}', which means nothing here", key));
+    }
+  }
   PlannerNode node;
   node.device = "described";
   const auto name = document.find("name");
@@ -153,12 +165,28 @@ Status check_worker_count(const PlanCommandOptions& options, size_t nodes) {
   if (workers == 0 || workers == nodes) return ok_status();
   return invalid_argument(
       fmt::format("--workers {} with {} node{}", workers, nodes, nodes == 1 ? "" : "s"),
-      "leave out --workers, or name as many nodes");
+      "leave out --workers, or name as many nodes (without those that --exclude names)");
+}
+
+// Here all names are known: one that is not among them is a slip.
+Status check_excluded(const std::vector<PlannerNode>& nodes,
+                      const std::vector<std::string>& excluded) {
+  for (const std::string& name : excluded) {
+    if (std::none_of(nodes.begin(), nodes.end(),
+                     [&](const PlannerNode& node) { return node.name == name; })) {
+      return invalid_argument(fmt::format("--exclude '{}': there is no such node", name),
+                              "name one of the nodes that are described, or of the coordinator's");
+    }
+  }
+  return ok_status();
 }
 
 Status run_plan(const PlanCommandOptions& options) {
   const std::vector<PlannerNode> nodes = TRY(described_nodes(options));
-  TRY(check_worker_count(options, nodes.size()));
+  TRY(check_excluded(nodes, options.serving.exclude));
+  const std::set<std::string> excluded(options.serving.exclude.begin(),
+                                       options.serving.exclude.end());
+  TRY(check_worker_count(options, nodes.size() - excluded.size()));
   const serve::PlanInput input = TRY(serve::plan_input(options.serving));
   const coordinator::Plan plan = TRY(coordinator::make_plan(input.profile, nodes, input.plan));
   Terminal terminal(options.json);

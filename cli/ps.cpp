@@ -64,6 +64,9 @@ std::string to_table(const remote::ClusterStatus& status) {
   } else {
     text += table_text(rows, {5, 6, 7, 8, 9});
   }
+  for (const remote::NodeStatus& node : status.nodes) {
+    if (!node.detail.empty()) text += fmt::format("{}: {}\n", node.name, node.detail);
+  }
   text += fmt::format("{} live, {} waiting; predicted {:.1f} tokens/s, measured {:.1f}\n",
                       status.live_sequences, status.waiting_sequences,
                       status.predicted_tokens_per_s, status.measured_tokens_per_s);
@@ -84,6 +87,7 @@ Json node_json(const remote::NodeStatus& node) {
   Json object = {{"name", node.name},
                  {"address", node.address},
                  {"state", node.state},
+                 {"detail", node.detail},
                  {"devices", devices},
                  {"memory_limit_bytes", node.memory_limit_bytes},
                  {"used_bytes", node.used_bytes},

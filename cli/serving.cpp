@@ -15,9 +15,16 @@ void add_serving_options(CLI::App& command, serve::ServingOptions& options) {
     return command.add_option(name, target, text)->type_name(type)->group("Placement and load");
   };
   add("--workers", options.workers, "N",
-      "Wait for N workers and use them all; 0: begin once those that have joined suffice (default "
-      "0)")
+      "Wait for N workers and use them all, even one that makes the model slower; 0: begin once "
+      "those that have joined suffice, and use those that help (default 0)")
       ->check(CLI::Range(0, 256));
+  add("--plan-for", options.plan_for, "GOAL",
+      "What to make fast: 'one' sequence, or 'many' at once; a worker that does not help it is a "
+      "spare")
+      ->check(CLI::IsMember({"one", "many"}))
+      ->capture_default_str();
+  add("--exclude", options.exclude, "NAME", "A worker that gets no layers; may be given again")
+      ->allow_extra_args(false);
   add("--split", options.split, "LAYERS",
       "Layers per stage, head first, obeyed to the letter: 10,12,8 or lab-2:10,lab-1:20; a last 0 "
       "is the output head alone (default: as balances the stages)");

@@ -57,7 +57,9 @@ ClusterState::ClusterState(ClusterOptions options)
     : options_(std::move(options)),
       membership_(options_.membership),
       epoch_(options_.last_epoch),
-      obstacle_(unavailable("no workers have joined yet", "start workers with strata worker")) {}
+      obstacle_(unavailable("no workers have joined yet", "start workers with strata worker")) {
+  if (options_.workers > 0) options_.plan.use_all_nodes = true;
+}
 
 // --- Members -------------------------------------------------------------------------------------
 
@@ -217,9 +219,21 @@ void ClusterState::end_epoch(const Status& why, TimePoint now, ClusterActions& a
   const Duration backoff = std::min<Duration>(kRetryDelay * (1U << std::min(failures_in_row_, 8U)),
                                               options_.retry_delay_max);
   ++failures_in_row_;
-  const bool somebody_left = membership_.size() < members_when_ready_;
+  const bool somebody_left = usable_members() < members_when_ready_;
   not_before_ = now + (somebody_left ? options_.rejoin_grace : backoff);
   plan_wanted_ = true;
+}
+
+// Without those that a person excluded.
+size_t ClusterState::usable_members() const {
+  const std::vector<std::string>& excluded = options_.plan.exclude;
+  size_t count = 0;
+  for (const Member* member : membership_.members()) {
+    const bool is_excluded =
+        std::find(excluded.begin(), excluded.end(), member->hello.name) != excluded.end();
+    count += is_excluded ? 0 : 1;
+  }
+  return count;
 }
 
 Result<Plan> ClusterState::plan_members(std::vector<const Member*>& members) const {
@@ -230,11 +244,17 @@ Result<Plan> ClusterState::plan_members(std::vector<const Member*>& members) con
 }
 
 void ClusterState::try_plan(TimePoint now, ClusterActions& actions) {
-  const size_t joined = membership_.size();
+  const size_t joined = usable_members();
   const size_t complete = options_.workers > 0 ? options_.workers : members_when_ready_;
   if (plan_wanted_ && now < not_before_ && joined < complete) return;
   plan_wanted_ = false;
-  if (joined == 0) return;
+  if (joined == 0) {
+    if (membership_.size() > 0) {
+      obstacle_ = unavailable("--exclude leaves out all workers that have joined",
+                              "start others, or exclude fewer");
+    }
+    return;
+  }
   if (options_.workers > 0 && joined < options_.workers && !was_ready_) {
     obstacle_ = unavailable(fmt::format("{} of {} workers have joined", joined, options_.workers),
                             "start the others, or start the coordinator with fewer --workers");
@@ -345,7 +365,7 @@ void ClusterState::on_done(MemberId id, const remote::CommandDone& done, TimePoi
   }
   phase_ = ClusterPhase::ready;
   was_ready_ = true;
-  members_when_ready_ = membership_.size();
+  members_when_ready_ = usable_members();
   failures_in_row_ = 0;
   obstacle_ = ok_status();
   const Member& head = *membership_.find(stages_[0].member);
@@ -404,6 +424,13 @@ std::optional<TimePoint> ClusterState::next_wakeup() const {
 
 Status ClusterState::obstacle() const { return obstacle_; }
 
+std::string ClusterState::why_spare(const std::string& name) const {
+  for (const LeftOut& node : plan_->left_out) {
+    if (node.node == name) return node.why;
+  }
+  return "it joined after the plan was made";
+}
+
 remote::NodeStatus ClusterState::node_status(const Member& member, TimePoint now) const {
   remote::NodeStatus node;
   node.name = member.hello.name;
@@ -418,6 +445,7 @@ remote::NodeStatus ClusterState::node_status(const Member& member, TimePoint now
   const StageState* stage = stage_of(member.id);
   if (stage == nullptr) {
     node.state = phase_ == ClusterPhase::waiting ? "joined" : "spare";
+    if (plan_) node.detail = why_spare(node.name);
     return node;
   }
   const size_t index = static_cast<size_t>(stage - stages_.data());

@@ -37,8 +37,8 @@ struct ClusterOptions {
   PlanOptions plan;
   std::string kv_type = "f16";
   uint32_t slots = 16;
-  // Waits for so many before the first plan, and uses them all; 0: plans once those that have
-  // joined suffice.
+  // Waits for so many that are not excluded before the first plan, and uses them all (see
+  // PlanOptions::use_all_nodes); 0: plans once those that have joined suffice.
   uint32_t workers = 0;
   uint64_t last_epoch = 0;   // the first plan gets a higher one
   uint32_t max_outputs = 0;  // positions of one step whose logits are wanted; 0: `slots`
@@ -126,6 +126,7 @@ class ClusterState {
   void end_epoch(const Status& why, TimePoint now, ClusterActions& actions);
   std::string where_step_is_lost() const;
   void try_plan(TimePoint now, ClusterActions& actions);
+  size_t usable_members() const;
   Result<Plan> plan_members(std::vector<const Member*>& members) const;
   void begin_load(Plan plan, const std::vector<const Member*>& members, TimePoint now,
                   ClusterActions& actions);
@@ -136,6 +137,7 @@ class ClusterState {
                         ClusterActions& actions);
   StageState* stage_of(MemberId id);
   const StageState* stage_of(MemberId id) const;
+  std::string why_spare(const std::string& name) const;
   remote::NodeStatus node_status(const Member& member, TimePoint now) const;
 
   ClusterOptions options_;

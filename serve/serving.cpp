@@ -45,6 +45,9 @@ void set_timeouts(const ServingOptions& options, coordinator::CoordinatorOptions
 Status check_serving_options(const ServingOptions& options) {
   TRY(parse_kv_type(options.kv_type));
   if (options.split) TRY(coordinator::parse_split(*options.split));
+  for (const std::string& name : options.exclude) {
+    TRY(remote::check_node_name(name).with_context("--exclude"));
+  }
   return ok_status();
 }
 
@@ -67,6 +70,9 @@ Result<PlanInput> plan_input(const ServingOptions& options) {
   input.plan.step_tokens = options.step_tokens;
   input.plan.ignore_windows = options.ignore_windows;
   input.plan.use_all_nodes = options.workers > 0;
+  input.plan.goal =
+      options.plan_for == "many" ? coordinator::PlanGoal::many : coordinator::PlanGoal::one;
+  input.plan.exclude = options.exclude;
   if (options.split) {
     input.plan.split = TRY(coordinator::parse_split(*options.split, input.profile.layer_count()));
     if (options.workers > 0 && options.workers != input.plan.split.size()) {

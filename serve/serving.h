@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "serve/progress.h"
 #include "coordinator/coordinator.h"
@@ -23,7 +24,9 @@ struct ServingOptions {
   uint32_t step_tokens = 512;
   uint32_t prefill_chunk = 0;
   std::string kv_type = "f16";
-  std::optional<std::string> split;  // as parse_split() takes it
+  std::optional<std::string> split;       // as parse_split() takes it
+  std::string plan_for = "one";           // or "many", see PlanGoal
+  std::vector<std::string> exclude = {};  // names of workers that get no stage
   uint32_t queue = 256;
   uint32_t step_timeout_s = 0;        // 0: by what the plan predicts
   uint32_t request_timeout_s = 3600;  // for requests that name none; 0: no limit

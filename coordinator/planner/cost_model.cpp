@@ -1,5 +1,7 @@
 #include "coordinator/planner/cost_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,6 +15,8 @@ namespace {
 // Of a plain desktop machine; only the ratio between nodes matters, and these make them equal.
 constexpr double kPlainReadBytesPerS = 10e9;
 constexpr double kPlainInt8OpsPerS = 200e9;
+// A weight is about 5 bits in the quant types that matter, and costs a multiply and an add.
+constexpr double kOpsPerByte = 8.0 / 5.0 * 2.0;
 // gRPC on loopback, where nothing was measured.
 constexpr double kPlainHopUs = 150;
 
@@ -20,7 +24,13 @@ constexpr uint64_t kBlockPositionsOfKv = ops::kKvBlockPositions;
 
 bool known(double value) { return std::isfinite(value) && value > 0; }
 
-void fill_unknown(std::vector<PlannerNode>& nodes, double PlannerNode::*field, double plain) {
+struct Fallback {
+  double value = 0;
+  bool is_mean = false;  // of nodes that are known
+};
+
+Fallback fallback_of(const std::vector<PlannerNode>& nodes, double PlannerNode::*field,
+                     double plain) {
   double sum = 0;
   double count = 0;
   for (const PlannerNode& node : nodes) {
@@ -28,10 +38,27 @@ void fill_unknown(std::vector<PlannerNode>& nodes, double PlannerNode::*field, d
     sum += node.*field;
     count += 1;
   }
-  const double fallback = count > 0 ? sum / count : plain;
+  return count > 0 ? Fallback{sum / count, true} : Fallback{plain, false};
+}
+
+void fill_unknown(std::vector<PlannerNode>& nodes, double PlannerNode::*field, double plain) {
+  const Fallback fallback = fallback_of(nodes, field, plain);
   for (PlannerNode& node : nodes) {
-    if (!known(node.*field)) node.*field = fallback;
+    if (!known(node.*field)) node.*field = fallback.value;
   }
+}
+
+// "a, b and c", the first few of many.
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 8;
+  std::string text;
+  const size_t shown = names.size() > kNamed + 1 ? kNamed : names.size();
+  for (size_t i = 0; i < shown; ++i) {
+    const bool is_last = i + 1 == names.size();
+    text += (i == 0 ? "" : is_last ? " and " : ", ") + names[i];
+  }
+  if (shown < names.size()) text += fmt::format(" and {} others", names.size() - shown);
+  return text;
 }
 
 }  // namespace
@@ -41,6 +68,38 @@ std::vector<PlannerNode> with_known_speeds(std::vector<PlannerNode> nodes) {
   fill_unknown(nodes, &PlannerNode::int8_ops_per_s, kPlainInt8OpsPerS);
   fill_unknown(nodes, &PlannerNode::hop_us, kPlainHopUs);
   return nodes;
+}
+
+std::vector<std::string> assumed_speeds(const std::vector<PlannerNode>& nodes) {
+  std::vector<std::string> sentences;
+  const std::vector<PlannerNode> complete = with_known_speeds(nodes);
+  const auto say = [&](double PlannerNode::*field, double plain, const char* what,
+                       const auto& number, const auto& matters) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      if (!known(nodes[i].*field) && matters(complete[i])) names.push_back(nodes[i].name);
+    }
+    if (names.empty()) return;
+    const Fallback fallback = fallback_of(nodes, field, plain);
+    sentences.push_back(fmt::format("{} of {} is not known; assumed is {}{}", what,
+                                    names_text(names), number(fallback.value),
+                                    fallback.is_mean ? ", the mean of the others" : ""));
+  };
+  say(
+      &PlannerNode::read_bytes_per_s, kPlainReadBytesPerS, "the speed",
+      [](double value) { return fmt::format("{:.1f} GB/s", value / 1e9); },
+      [](const PlannerNode&) { return true; });
+  say(
+      &PlannerNode::int8_ops_per_s, kPlainInt8OpsPerS, "the 8-bit rate",
+      [](double value) { return fmt::format("{:.0f} GOP/s", value / 1e9); },
+      [](const PlannerNode& node) {
+        return node.int8_ops_per_s < node.read_bytes_per_s * kOpsPerByte;
+      });
+  say(
+      &PlannerNode::hop_us, kPlainHopUs, "the time of a hop",
+      [](double value) { return fmt::format("{:.0f} µs", value); },
+      [&](const PlannerNode&) { return nodes.size() > 1; });
+  return sentences;
 }
 
 std::vector<PlannerNode> with_shared_hosts(std::vector<PlannerNode> nodes) {
@@ -106,13 +165,15 @@ uint64_t CostModel::bytes_read(UnitRange units) const {
   return layers + (range.has_head ? model_.output_bytes : 0);
 }
 
-double CostModel::step_us(const PlannerNode& node, UnitRange units) const {
+double CostModel::compute_us(const PlannerNode& node, UnitRange units) const {
   const double bytes = static_cast<double>(bytes_read(units));
-  // A weight is about 5 bits in the quant types that matter, and costs a multiply and an add.
-  const double operations = bytes * 8.0 / 5.0 * 2.0;
-  const double seconds = std::max(bytes / node.read_bytes_per_s, operations / node.int8_ops_per_s);
+  const double operations = bytes * kOpsPerByte;
+  return std::max(bytes / node.read_bytes_per_s, operations / node.int8_ops_per_s) * 1e6;
+}
+
+double CostModel::step_us(const PlannerNode& node, UnitRange units) const {
   const bool hands_on = units.end != model_.unit_count() || units.begin != 0;
-  return seconds * 1e6 + (hands_on ? node.hop_us : 0);
+  return compute_us(node, units) + (hands_on ? node.hop_us : 0);
 }
 
 std::vector<uint32_t> blocks_for(const ModelProfile& model, uint32_t context, uint32_t sequences,

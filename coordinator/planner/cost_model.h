@@ -33,6 +33,8 @@ struct PlannerNode {
 // Replaces unknown speeds by the mean of the known ones, or by a plain machine's where nobody
 // knows: unmeasured nodes then count as equal.
 std::vector<PlannerNode> with_known_speeds(std::vector<PlannerNode> nodes);
+// What that assumes, as sentences that name the nodes; nothing where all is known.
+std::vector<std::string> assumed_speeds(const std::vector<PlannerNode>& nodes);
 
 // Several nodes on one host each report what is free there. What a person stated for some of them
 // is theirs; the others get equal parts of the rest.
@@ -65,6 +67,8 @@ class CostModel {
   uint64_t bytes_read(UnitRange units) const;
   // Microseconds, the hop to the next stage included if there is one. Requires: known speeds.
   double step_us(const PlannerNode& node, UnitRange units) const;
+  // Without the hop.
+  double compute_us(const PlannerNode& node, UnitRange units) const;
 
   const ModelProfile& model() const { return model_; }
 

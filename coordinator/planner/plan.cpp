@@ -108,7 +108,9 @@ std::string plan_table(const Plan& plan) {
                                 sum > 0 ? stage.step_us / sum * 100 : 0)});
   }
   std::string text = table_text(rows, {3, 4, 5, 6, 7, 8});
-  for (const std::string& spare : plan.spares) text += fmt::format("{}  spare\n", spare);
+  for (const LeftOut& node : plan.left_out) {
+    text += fmt::format("{}  spare: {}\n", node.node, node.why);
+  }
   text += fmt::format(
       "context {} tokens, KV cache for {} of them at once; predicted {:.1f} tokens/s for one "
       "sequence",
@@ -117,7 +119,9 @@ std::string plan_table(const Plan& plan) {
     text += fmt::format(", {:.1f} for {} or more", plan.predicted_pipelined_tokens_per_s(),
                         plan.stages.size());
   }
-  return text + "\n";
+  text += "\n";
+  for (const std::string& remark : plan.remarks) text += fmt::format("note: {}\n", remark);
+  return text;
 }
 
 std::string plan_json(const Plan& plan) {
@@ -138,14 +142,23 @@ std::string plan_json(const Plan& plan) {
                       {"step_us", stage.step_us},
                       {"share", sum > 0 ? stage.step_us / sum : 0}});
   }
+  nlohmann::json spares = nlohmann::json::array();
+  nlohmann::json left_out = nlohmann::json::array();
+  for (const LeftOut& node : plan.left_out) {
+    spares.push_back(node.node);
+    left_out.push_back({{"node", node.node}, {"why", node.why}});
+  }
   const nlohmann::json object = {
       {"model", plan.model},
+      {"plan_for", plan.goal == PlanGoal::one ? "one" : "many"},
       {"context", plan.context},
       {"sequences", plan.sequences},
       {"group_blocks", plan.group_blocks},
       {"split", plan.split_text()},
       {"stages", stages},
-      {"spares", plan.spares},
+      {"spares", spares},
+      {"left_out", left_out},
+      {"remarks", plan.remarks},
       {"predicted_tokens_per_s", plan.predicted_tokens_per_s()},
       {"predicted_pipelined_tokens_per_s", plan.predicted_pipelined_tokens_per_s()}};
   return dump_json(object);

@@ -9,6 +9,7 @@
 
 #include "coordinator/planner/cost_model.h"
 #include "coordinator/planner/model_profile.h"
+#include "coordinator/planner/split_search.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 
@@ -22,6 +23,13 @@ struct PlannedStage {
   StageMemoryNeed need;
   uint64_t have_bytes = 0;
   double step_us = 0;
+  double compute_us = 0;  // of it, without the hop to the next stage
+};
+
+// A node without a stage.
+struct LeftOut {
+  std::string node;
+  std::string why;  // to follow a colon
 };
 
 struct Plan {
@@ -30,8 +38,10 @@ struct Plan {
   uint32_t sequences = 0;              // full contexts that the KV cache holds
   std::vector<uint32_t> group_blocks;  // by KV group
   std::vector<PlannedStage> stages;    // head first
-  std::vector<std::string> spares;     // nodes without a stage
-  bool step_time_by_plan = true;       // see PlanOptions
+  std::vector<LeftOut> left_out;
+  std::vector<std::string> remarks;  // sentences: what was assumed, what an option costs
+  PlanGoal goal = PlanGoal::one;     // see PlanOptions
+  bool step_time_by_plan = true;     // see PlanOptions
 
   // One sequence's tokens in a second, and those of as many sequences as there are stages.
   double predicted_tokens_per_s() const;

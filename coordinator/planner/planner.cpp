@@ -26,20 +26,16 @@ Plan build(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
            const std::vector<Placement>& placements, const CostModel& cost) {
   Plan plan;
   plan.model = model.name;
-  std::vector<bool> used(nodes.size());
   for (const Placement& placement : placements) {
     const PlannerNode& node = nodes[placement.node];
-    used[placement.node] = true;
     plan.stages.push_back({.node = placement.node,
                            .node_name = node.name,
                            .device = node.device,
                            .range = layers_of(model, placement.units),
                            .need = cost.memory(placement.units),
                            .have_bytes = node.memory_bytes,
-                           .step_us = cost.step_us(node, placement.units)});
-  }
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (!used[i]) plan.spares.push_back(nodes[i].name);
+                           .step_us = cost.step_us(node, placement.units),
+                           .compute_us = cost.compute_us(node, placement.units)});
   }
   return plan;
 }
@@ -69,8 +65,11 @@ Result<std::vector<Placement>> place_split(const ModelProfile& model,
     if (entry.node.empty()) continue;
     const size_t index = index_of(entry.node);
     if (index == nodes.size()) {
+      std::string names;
+      for (const PlannerNode& node : nodes) names += (names.empty() ? "" : ", ") + node.name;
       return invalid_argument(
-          fmt::format("the split names '{}', and no such worker has joined", entry.node));
+          fmt::format("--split names '{}', and there is no such worker", entry.node),
+          fmt::format("there {}: {}", nodes.size() == 1 ? "is" : "are", names));
     }
     if (taken[index]) {
       return invalid_argument(fmt::format("the split names '{}' twice", entry.node));
@@ -183,7 +182,9 @@ struct Search {
       placements = TRY(place_split(model, nodes, options.split));
       TRY(check_memory(model, nodes, placements, cost));
     } else {
-      const std::optional<Split> split = find_split(cost, nodes, options.use_all_nodes);
+      std::optional<Split> split;
+      if (options.use_all_nodes) split = find_split_over_all(cost, nodes);
+      if (!split) split = find_split(cost, nodes, options.goal);
       if (!split) return explain_shortage(model, nodes, cost);
       placements = to_placements(*split);
     }
@@ -191,6 +192,7 @@ struct Search {
     plan.context = context;
     plan.sequences = sequences;
     plan.group_blocks = blocks;
+    plan.goal = options.goal;
     plan.step_time_by_plan = options.step_time_by_plan;
     return plan;
   }
@@ -266,6 +268,14 @@ Result<std::vector<SplitEntry>> parse_split(std::string_view text,
 
 namespace {
 
+// More contexts than the one that is required may cost so much of the goal's time, not more.
+constexpr double kSequencesSlack = 1.05;
+
+double goal_us(const Plan& plan, PlanGoal goal) {
+  return 1e6 / (goal == PlanGoal::one ? plan.predicted_tokens_per_s()
+                                      : plan.predicted_pipelined_tokens_per_s());
+}
+
 Status check_nodes(const std::vector<PlannerNode>& nodes) {
   if (nodes.empty()) return invalid_argument("no workers to plan for", "start some workers");
   std::set<std::string> names;
@@ -278,6 +288,130 @@ Status check_nodes(const std::vector<PlannerNode>& nodes) {
   return ok_status();
 }
 
+// The nodes that may be used, and where each one stands among all.
+struct Candidates {
+  std::vector<PlannerNode> nodes;
+  std::vector<uint32_t> index;
+};
+
+Result<Candidates> candidates(const std::vector<PlannerNode>& nodes, const PlanOptions& options) {
+  const auto is_excluded = [&](const std::string& name) {
+    return std::find(options.exclude.begin(), options.exclude.end(), name) != options.exclude.end();
+  };
+  for (const SplitEntry& entry : options.split) {
+    if (!entry.node.empty() && is_excluded(entry.node)) {
+      return invalid_argument(
+          fmt::format("--split gives layers to '{}', which --exclude leaves out", entry.node),
+          "take it out of one of the two");
+    }
+  }
+  Candidates result;
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    if (is_excluded(nodes[i].name)) continue;
+    result.nodes.push_back(nodes[i]);
+    result.index.push_back(i);
+  }
+  if (result.nodes.empty()) {
+    return invalid_argument(fmt::format("--exclude leaves out all {} workers", nodes.size()),
+                            "start others, or exclude fewer");
+  }
+  return result;
+}
+
+// "a alone", "a and b", "4 of them".
+std::string stage_names(const Plan& plan) {
+  if (plan.stages.size() == 1) return plan.stages[0].node_name + " alone";
+  if (plan.stages.size() == 2) {
+    return plan.stages[0].node_name + " and " + plan.stages[1].node_name;
+  }
+  return fmt::format("{} of them", plan.stages.size());
+}
+
+// Why nodes have no stage, and what it costs that all have one.
+class Explanation {
+ public:
+  Explanation(const Search& search, const Plan& plan)
+      : search_(search),
+        plan_(plan),
+        cost_(search.model, plan.group_blocks),
+        times_(cost_, search.nodes) {
+    for (const PlannedStage& stage : plan.stages) {
+      const auto end = static_cast<uint32_t>(stage.range.end);
+      split_.push_back({stage.node, end + (stage.range.has_head ? 1 : 0)});
+    }
+  }
+
+  std::string why_left_out(uint32_t node) const {
+    if (!search_.options.split.empty()) return "--split gives it no layers";
+    const uint32_t units = search_.model.unit_count();
+    const std::string have = human_bytes(search_.nodes[node].memory_bytes);
+    uint64_t least = UINT64_MAX;
+    for (uint32_t unit = 0; unit < units; ++unit) {
+      least = std::min(least, cost_.memory({unit, unit + 1}).total());
+    }
+    if (least > search_.nodes[node].memory_bytes) {
+      return fmt::format("the smallest part of the model needs {}, it has {}", human_bytes(least),
+                         have);
+    }
+    if (split_.size() == units) {
+      return fmt::format("the model has {} parts ({} layers and the output head), all are placed",
+                         units, units - 1);
+    }
+    const std::optional<double> us = time_with_node(times_, split_, node, plan_.goal);
+    if (!us) return fmt::format("no cut between layers gives it a part that fits its {}", have);
+    const bool is_one = plan_.goal == PlanGoal::one;
+    return fmt::format("{} at {:.1f} tokens/s with it, and {:.1f} without",
+                       is_one ? "one sequence would run" : "many sequences would run", 1e6 / *us,
+                       1e6 / goal_us(plan_, plan_.goal));
+  }
+
+  // Nothing if the best plan for the goal is no faster.
+  std::string cost_of_all(PlanGoal goal) const {
+    PlanOptions options = search_.options;
+    options.use_all_nodes = false;
+    options.goal = goal;
+    const Search free_choice{search_.model, search_.nodes, options};
+    const Result<Plan> best = free_choice.run(plan_.context, plan_.sequences);
+    if (!best.ok() || goal_us(*best, goal) * kSequencesSlack > goal_us(plan_, goal)) return {};
+    return fmt::format("--workers uses all {}: {} at {:.1f} tokens/s, and would at {:.1f} on {}",
+                       plan_.stages.size(),
+                       goal == PlanGoal::one ? "one sequence runs" : "many sequences run",
+                       1e6 / goal_us(plan_, goal), 1e6 / goal_us(*best, goal), stage_names(*best));
+  }
+
+ private:
+  const Search& search_;
+  const Plan& plan_;
+  const CostModel cost_;
+  const StageTimes times_;
+  Split split_;
+};
+
+void explain(const Search& search, Plan& plan) {
+  const Explanation explanation(search, plan);
+  std::vector<bool> used(search.nodes.size());
+  for (const PlannedStage& stage : plan.stages) used[stage.node] = true;
+  for (uint32_t i = 0; i < used.size(); ++i) {
+    if (!used[i]) plan.left_out.push_back({search.nodes[i].name, explanation.why_left_out(i)});
+  }
+  if (!search.options.use_all_nodes || !search.options.split.empty()) return;
+  for (const PlanGoal goal : {PlanGoal::one, PlanGoal::many}) {
+    std::string cost = explanation.cost_of_all(goal);
+    if (!cost.empty()) plan.remarks.push_back(std::move(cost));
+  }
+}
+
+// With one context sure, as many more as the memory allows without a slower plan.
+Result<Plan> with_more_sequences(const Search& search, Plan plan) {
+  const double limit = goal_us(plan, plan.goal) * kSequencesSlack;
+  for (uint32_t sequences = std::max(search.options.sequences_wanted, 1U); sequences > 1;
+       --sequences) {
+    Result<Plan> larger = search.run(search.options.context, sequences);
+    if (larger.ok() && goal_us(*larger, larger->goal) <= limit) return larger;
+  }
+  return plan;
+}
+
 }  // namespace
 
 Result<Plan> make_plan(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
@@ -285,26 +419,28 @@ Result<Plan> make_plan(const ModelProfile& model, const std::vector<PlannerNode>
   TRY(check_nodes(nodes));
   if (options.context == 0) return invalid_argument("a context of 0 tokens");
   if (model.layers.empty()) return invalid_argument(model.name + " has no layers");
-  const std::vector<PlannerNode> known = with_known_speeds(with_shared_hosts(nodes));
+  const Candidates usable = TRY(candidates(nodes, options));
+  const std::vector<PlannerNode> known = with_known_speeds(with_shared_hosts(usable.nodes));
   const Search search{model, known, options};
-  Result<Plan> plan = search.run(options.context, 1);
-  if (!plan.ok()) {
-    if (plan.status().code() != StatusCode::resource_exhausted) return plan;
+  Result<Plan> first = search.run(options.context, 1);
+  if (!first.ok()) {
+    if (first.status().code() != StatusCode::resource_exhausted) return first;
     const uint32_t context = search.context_that_fits();
-    return plan.status().with_hint(
+    return first.status().with_hint(
         context > 0 ? fmt::format("a context of {} tokens would fit: --ctx {}", context, context)
                     : std::string("add a worker, give the workers more --memory, or take a smaller "
                                   "quantisation of the model"));
   }
-  // With one context sure, as many more as the memory allows.
-  for (uint32_t sequences = std::max(options.sequences_wanted, 1U); sequences > 1; --sequences) {
-    Result<Plan> larger = search.run(options.context, sequences);
-    if (larger.ok()) {
-      plan = std::move(larger);
-      break;
-    }
+  Plan plan = TRY(with_more_sequences(search, std::move(first).value()));
+  plan.remarks = assumed_speeds(usable.nodes);
+  explain(search, plan);
+  for (PlannedStage& stage : plan.stages) stage.node = usable.index[stage.node];
+  for (const PlannerNode& node : nodes) {
+    const bool is_excluded = std::find(options.exclude.begin(), options.exclude.end(), node.name) !=
+                             options.exclude.end();
+    if (is_excluded) plan.left_out.push_back({node.name, "--exclude leaves it out"});
   }
-  TRY(check_plan(*plan, model));
+  TRY(check_plan(plan, model));
   return plan;
 }
 

@@ -1,14 +1,9 @@
 // Planner: contiguous splits of a model's units over nodes and their orders.
 //
-// Minimised is the slowest stage's time (that is what bounds the tokens of many sequences), then
-// the sum of squares (that balances the rest), subject to exact memory. For a given bound T on a
-// stage's time, each node takes as many units as T and its memory allow, and a table over sets of
-// nodes keeps the most units that a set can cover; T is found by bisection:
-//
-//   covered({a, b}) = max(take(covered({a}), b), take(covered({b}), a))
-//
-// Equal nodes count as one kind, so that the table has (n1 + 1)(n2 + 1)... entries instead of 2^n.
-// All nodes are used if that costs next to nothing; what a split cannot use is a spare.
+// Minimised is the time of one sequence's token (the sum over the stages), or that of the slowest
+// stage (which bounds the tokens of many sequences), as the goal says, subject to exact memory;
+// then stages are made equal. A node that does not help the goal gets no stage, and the plan says
+// what it would cost. split_search.h has the search.
 //
 // Threads: pure functions.
 #pragma once
@@ -39,16 +34,19 @@ struct PlanOptions {
   uint32_t sequences_wanted = 4;  // full contexts, if memory allows; at least one is required
   uint32_t step_tokens = 512;
   std::vector<SplitEntry> split = {};  // obeyed to the letter if not empty
-  // Every node gets a stage, as far as there are units, whatever that does to the time; else a node
-  // that only costs time is left out.
+  PlanGoal goal = PlanGoal::one;
+  // Every node gets a stage, as far as there are units and memory, whatever that does to the time;
+  // the plan's remarks say what it does. Else a node that does not help the goal is left out.
   bool use_all_nodes = false;
+  std::vector<std::string> exclude = {};  // names of nodes that get no stage
   // Layers with a window get as many KV blocks as those that see everything.
   bool ignore_windows = false;
   // Steps get time by their tokens, see Plan::token_allowance; else a fixed limit holds.
   bool step_time_by_plan = true;
 };
 
-// Errors: INVALID_ARGUMENT for no nodes, a context of 0 and a split that names what does not exist;
+// Errors: INVALID_ARGUMENT for no nodes, a context of 0 and a split that names what does not exist
+// or is excluded; names to exclude that do not exist are no error, they may join later.
 // RESOURCE_EXHAUSTED "short by ... on ..." with need and have, and what would fit as the hint.
 Result<Plan> make_plan(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
                        const PlanOptions& options);

@@ -1,180 +1,286 @@
 #include "coordinator/planner/split_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <tuple>
+#include <numeric>
+#include <utility>
 
 #include "runtime/base/check.h"
 
 namespace strata::coordinator {
 namespace {
 
-constexpr double kNoBound = std::numeric_limits<double>::infinity();
-// A plan that uses every node may be slower by so much than one that leaves some idle.
-constexpr double kAllNodesSlack = 1.05;
-// Entries of the table over sets of nodes; beyond it, nodes go in order of speed.
-constexpr size_t kStatesMax = size_t{1} << 16;
+constexpr double kNone = std::numeric_limits<double>::infinity();
+// Values this close count as equal: fewer nodes then decide.
+constexpr double kSame = 1e-3;
+// Steps of the table over sets: some 50 ms, for 12 unlike nodes and 30 layers.
+constexpr uint64_t kTableStepsMax = uint64_t{1} << 25;
+// Steps of the search over orders: some 50 ms.
+constexpr uint64_t kOrderStepsMax = uint64_t{1} << 25;
+// Of one sequence's time, for stages that are more equal: many sequences run faster with them, and
+// a measurement is no more exact than that.
+constexpr double kBalanceSlack = 1.05;
 
-// Nodes that cannot be told apart.
-struct NodeKind {
-  const PlannerNode* node = nullptr;
-  std::vector<uint32_t> members;
+double join(PlanGoal goal, double before, double stage) {
+  return goal == PlanGoal::one ? before + stage : std::max(before, stage);
+}
+
+uint64_t cut_pairs(uint32_t units) { return uint64_t{units} * (units + 1) / 2; }
+
+// A value and the split that has it.
+struct Found {
+  double value = kNone;
+  Split split;
 };
 
-std::vector<NodeKind> kinds_of(const std::vector<PlannerNode>& nodes) {
-  const auto key = [](const PlannerNode& node) {
-    return std::tuple(node.read_bytes_per_s, node.int8_ops_per_s, node.hop_us, node.memory_bytes);
-  };
-  std::vector<NodeKind> kinds;
-  for (uint32_t i = 0; i < nodes.size(); ++i) {
-    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const NodeKind& candidate) {
-      return key(*candidate.node) == key(nodes[i]);
-    });
-    if (kind != kinds.end()) {
-      kind->members.push_back(i);
-    } else {
-      kinds.push_back({&nodes[i], {i}});
-    }
-  }
-  return kinds;
-}
+// --- Few sets: a table ---------------------------------------------------------------------------
 
-// The end of the longest range from `begin` that the node can take within the bound; `begin` if
-// none.
-uint32_t take(const CostModel& cost, const PlannerNode& node, uint32_t begin, double bound_us) {
-  const auto fits = [&](uint32_t end) {
-    const UnitRange units{begin, end};
-    return cost.memory(units).total() <= node.memory_bytes && cost.step_us(node, units) <= bound_us;
-  };
-  // The whole model on one node has no hop and holds a tied head once: the one case that may fit
-  // although a part does not.
-  const uint32_t all = cost.model().unit_count();
-  if (begin == 0 && fits(all)) return all;
-  uint32_t low = begin;
-  uint32_t high = all;
-  while (low < high) {
-    const uint32_t middle = low + (high - low + 1) / 2;
-    if (fits(middle)) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
-// Table over "how many nodes of each kind are used": the most units covered, and by which step.
-class CoverTable {
+// States are "how many nodes of each kind are used".
+class SetTable {
  public:
-  CoverTable(const CostModel& cost, const std::vector<NodeKind>& kinds)
-      : cost_(cost), kinds_(kinds) {
-    for (const NodeKind& kind : kinds) {
+  SetTable(const StageTimes& times, PlanGoal goal) : times_(times), goal_(goal) {
+    for (const NodeKind& kind : times.kinds()) {
       strides_.push_back(states_);
-      states_ *= kind.members.size() + 1;
+      states_ = std::min(states_ * (kind.members.size() + 1), kTableStepsMax);
     }
   }
 
-  // A split within the bound, with all nodes if `all_nodes` says so.
-  std::optional<Split> fill(double bound_us, bool all_nodes) {
-    covered_.assign(states_, 0);
-    last_kind_.assign(states_, -1);
-    compute_takes(bound_us);
-    const uint32_t units = cost_.model().unit_count();
-    uint32_t nodes = 0;
-    for (const NodeKind& kind : kinds_) nodes += static_cast<uint32_t>(kind.members.size());
+  bool is_small() const {
+    return states_ * times_.kinds().size() * cut_pairs(times_.units()) <= kTableStepsMax;
+  }
+
+  // Of all sets, or the set of all nodes alone.
+  Found search(bool all_nodes) {
+    const uint32_t units = times_.units();
+    best_.assign(states_ * (units + 1), kNone);
+    from_.assign(best_.size(), {});
+    best_[0] = 0;
     for (size_t state = 1; state < states_; ++state) {
-      const uint32_t used = used_nodes(state);
-      // Leaves a unit for each node that is still to come.
-      const uint32_t limit = all_nodes ? units - std::min(units, nodes - used) : units;
-      for (size_t k = 0; k < kinds_.size(); ++k) {
-        if (count(state, k) == 0) continue;
-        const size_t before = state - strides_[k];
-        if (before != 0 && last_kind_[before] < 0) continue;
-        const uint32_t begin = covered_[before];
-        if (begin >= units) continue;
-        const uint32_t end = std::min(takes_[k][begin], limit);
-        if (end <= begin || (last_kind_[state] >= 0 && end <= covered_[state])) continue;
-        covered_[state] = end;
-        last_kind_[state] = static_cast<int>(k);
+      for (uint32_t k = 0; k < strides_.size(); ++k) {
+        if (count(state, k) > 0) extend(state, k);
       }
-      const bool complete = covered_[state] == units && last_kind_[state] >= 0;
-      if (complete && (!all_nodes || used == nodes)) return trace(state);
     }
-    return std::nullopt;
+    if (all_nodes) return {best_[at(states_ - 1, units)], trace(states_ - 1)};
+    double least = kNone;
+    for (size_t state = 1; state < states_; ++state)
+      least = std::min(least, best_[at(state, units)]);
+    size_t chosen = 0;
+    for (size_t state = 1; state < states_; ++state) {
+      if (best_[at(state, units)] > least * (1 + kSame)) continue;
+      if (chosen == 0 || used_nodes(state) < used_nodes(chosen)) chosen = state;
+    }
+    return {best_[at(chosen, units)], trace(chosen)};
   }
 
  private:
-  void compute_takes(double bound_us) {
-    takes_.assign(kinds_.size(), {});
-    for (size_t k = 0; k < kinds_.size(); ++k) {
-      for (uint32_t begin = 0; begin < cost_.model().unit_count(); ++begin) {
-        takes_[k].push_back(take(cost_, *kinds_[k].node, begin, bound_us));
+  struct Step {
+    uint32_t kind = 0;
+    uint32_t begin = 0;
+  };
+
+  size_t at(size_t state, uint32_t units) const { return state * (times_.units() + 1) + units; }
+  size_t count(size_t state, size_t kind) const {
+    return state / strides_[kind] % (times_.kinds()[kind].members.size() + 1);
+  }
+  size_t used_nodes(size_t state) const {
+    size_t used = 0;
+    for (size_t k = 0; k < strides_.size(); ++k) used += count(state, k);
+    return used;
+  }
+
+  // `state`, with a node of the kind as its last stage.
+  void extend(size_t state, uint32_t kind) {
+    const uint32_t units = times_.units();
+    const size_t before = at(state - strides_[kind], 0);
+    const size_t here = at(state, 0);
+    for (uint32_t begin = 0; begin < units; ++begin) {
+      const double value = best_[before + begin];
+      if (value == kNone) continue;
+      for (uint32_t end = begin + 1; end <= units; ++end) {
+        const double joined = join(goal_, value, times_.kind_us(kind, begin, end));
+        if (joined < best_[here + end]) {
+          best_[here + end] = joined;
+          from_[here + end] = {kind, begin};
+        }
       }
     }
   }
-  size_t count(size_t state, size_t kind) const {
-    return state / strides_[kind] % (kinds_[kind].members.size() + 1);
-  }
-  uint32_t used_nodes(size_t state) const {
-    size_t used = 0;
-    for (size_t k = 0; k < kinds_.size(); ++k) used += count(state, k);
-    return static_cast<uint32_t>(used);
-  }
-  Split trace(size_t state) const;
 
-  const CostModel& cost_;
-  const std::vector<NodeKind>& kinds_;
+  Split trace(size_t state) const {
+    Split split;
+    uint32_t end = times_.units();
+    if (best_[at(state, end)] == kNone) return split;
+    while (state != 0) {
+      const Step step = from_[at(state, end)];
+      split.push_back({times_.kinds()[step.kind].members[count(state, step.kind) - 1], end});
+      state -= strides_[step.kind];
+      end = step.begin;
+    }
+    std::reverse(split.begin(), split.end());
+    return split;
+  }
+
+  const StageTimes& times_;
+  const PlanGoal goal_;
   std::vector<size_t> strides_;
   size_t states_ = 1;
-  std::vector<std::vector<uint32_t>> takes_;  // [kind][begin]: take() within the bound
-  std::vector<uint32_t> covered_;
-  std::vector<int> last_kind_;
+  std::vector<double> best_;  // [state][units]
+  std::vector<Step> from_;
 };
 
-Split CoverTable::trace(size_t state) const {
-  Split split;
-  while (state != 0) {
-    const size_t kind = static_cast<size_t>(last_kind_[state]);
-    split.push_back({kinds_[kind].members[count(state, kind) - 1], covered_[state]});
-    state -= strides_[kind];
+// --- Many sets: orders ---------------------------------------------------------------------------
+
+// The best cuts along an order of nodes; all of them get a stage, or some are skipped.
+Found cut_along(const StageTimes& times, const std::vector<uint32_t>& order, PlanGoal goal,
+                bool all_nodes) {
+  const uint32_t units = times.units();
+  const size_t row = units + 1;
+  constexpr uint32_t kSkipped = UINT32_MAX;
+  std::vector<double> best((order.size() + 1) * row, kNone);
+  std::vector<uint32_t> from(best.size(), kSkipped);
+  best[0] = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const double* before = &best[i * row];
+    double* here = &best[(i + 1) * row];
+    if (!all_nodes) std::copy(before, before + row, here);
+    for (uint32_t begin = 0; begin < units; ++begin) {
+      if (before[begin] == kNone) continue;
+      for (uint32_t end = begin + 1; end <= units; ++end) {
+        const double joined = join(goal, before[begin], times.us(order[i], begin, end));
+        if (joined < here[end]) {
+          here[end] = joined;
+          from[(i + 1) * row + end] = begin;
+        }
+      }
+    }
   }
-  std::reverse(split.begin(), split.end());
-  return split;
+  Found found{best.back(), {}};
+  if (found.value == kNone) return found;
+  uint32_t end = units;
+  for (size_t i = order.size(); i > 0; --i) {
+    const uint32_t begin = from[i * row + end];
+    if (begin == kSkipped) continue;
+    found.split.push_back({order[i - 1], end});
+    end = begin;
+  }
+  std::reverse(found.split.begin(), found.split.end());
+  return found;
 }
 
-// For sets of nodes too large for the table: the fastest first, each after the other.
-std::optional<Split> fill_in_order(const CostModel& cost, const std::vector<PlannerNode>& nodes,
-                                   const std::vector<uint32_t>& order, double bound_us) {
-  Split split;
-  uint32_t begin = 0;
-  for (const uint32_t index : order) {
-    const uint32_t end = take(cost, nodes[index], begin, bound_us);
-    if (end > begin) split.push_back({index, end});
-    begin = end;
-    if (begin == cost.model().unit_count()) return split;
+class OrderSearch {
+ public:
+  OrderSearch(const StageTimes& times, PlanGoal goal, bool all_nodes)
+      : times_(times), goal_(goal), all_nodes_(all_nodes) {}
+
+  Found search() {
+    std::vector<std::vector<uint32_t>> starts;
+    const auto start_by = [&](double PlannerNode::*speed, uint64_t PlannerNode::*memory) {
+      std::vector<const PlannerNode*> node(times_.nodes());
+      for (const NodeKind& kind : times_.kinds()) {
+        for (const uint32_t member : kind.members) node[member] = kind.node;
+      }
+      std::vector<uint32_t> order(times_.nodes());
+      std::iota(order.begin(), order.end(), 0U);
+      std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+        return speed != nullptr ? node[a]->*speed > node[b]->*speed
+                                : node[a]->*memory > node[b]->*memory;
+      });
+      starts.push_back(order);
+      std::reverse(order.begin(), order.end());
+      starts.push_back(std::move(order));
+    };
+    start_by(&PlannerNode::read_bytes_per_s, nullptr);
+    start_by(nullptr, &PlannerNode::memory_bytes);
+    steps_of_one_ = std::max<uint64_t>(times_.nodes() * cut_pairs(times_.units()), 1);
+    for (std::vector<uint32_t>& start : starts) {
+      steps_left_ = kOrderStepsMax / starts.size();
+      improve(std::move(start));
+    }
+    return best_;
   }
-  return std::nullopt;
+
+ private:
+  // Moves one node to another place as long as that is better and there is work left.
+  void improve(std::vector<uint32_t> order) {
+    Found current = cut_along(times_, order, goal_, all_nodes_);
+    for (bool better = true; better;) {
+      better = false;
+      for (size_t from = 0; from < order.size() && !better; ++from) {
+        for (size_t to = 0; to < order.size() && !better; ++to) {
+          if (from == to) continue;
+          if (steps_left_ < steps_of_one_) return take(std::move(current));
+          steps_left_ -= steps_of_one_;
+          std::vector<uint32_t> moved = order;
+          moved.erase(moved.begin() + static_cast<ptrdiff_t>(from));
+          moved.insert(moved.begin() + static_cast<ptrdiff_t>(to), order[from]);
+          Found found = cut_along(times_, moved, goal_, all_nodes_);
+          if (!(found.value < current.value * (1 - 1e-9))) continue;
+          current = std::move(found);
+          order = std::move(moved);
+          better = true;
+        }
+      }
+    }
+    take(std::move(current));
+  }
+
+  void take(Found found) {
+    if (found.value < best_.value) best_ = std::move(found);
+  }
+
+  const StageTimes& times_;
+  const PlanGoal goal_;
+  const bool all_nodes_;
+  uint64_t steps_of_one_ = 1;
+  uint64_t steps_left_ = 0;
+  Found best_;
+};
+
+// Takes stages out as long as the rest is no slower without them.
+void drop_idle(const StageTimes& times, PlanGoal goal, Found& found) {
+  const double limit = found.value * (1 + kSame);
+  for (size_t i = 0; i < found.split.size() && found.split.size() > 1;) {
+    std::vector<uint32_t> order;
+    for (const SplitStage& stage : found.split) order.push_back(stage.node);
+    order.erase(order.begin() + static_cast<ptrdiff_t>(i));
+    Found fewer = cut_along(times, order, goal, true);
+    if (fewer.value <= limit) {
+      found = std::move(fewer);
+      i = 0;
+    } else {
+      ++i;
+    }
+  }
 }
 
-// Moves the cuts of a split so that the sum of squared stage times is least, none exceeds the
-// bound and every stage keeps a unit. The order of the nodes stays.
-Split balance(const CostModel& cost, const std::vector<PlannerNode>& nodes, const Split& split,
-              double bound_us) {
-  const uint32_t units = cost.model().unit_count();
+// --- Both ----------------------------------------------------------------------------------------
+
+Found search(const StageTimes& times, PlanGoal goal, bool all_nodes) {
+  SetTable table(times, goal);
+  Found found =
+      table.is_small() ? table.search(all_nodes) : OrderSearch(times, goal, all_nodes).search();
+  if (!StageTimes::fits(found.value)) return {};
+  if (!all_nodes) drop_idle(times, goal, found);
+  return found;
+}
+
+// Moves the cuts of a split so that the sum over the stages of `us + weight * us^2` is least, none
+// exceeds the bound and every stage keeps a unit. The order of the nodes stays.
+Split move_cuts(const StageTimes& times, const Split& split, double bound_us, double plain,
+                double square) {
+  const uint32_t units = times.units();
   const size_t stages = split.size();
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  // best[s][u]: least sum with the first s stages over the first u units.
   std::vector<std::vector<double>> best(stages + 1, std::vector<double>(units + 1, kNone));
   std::vector<std::vector<uint32_t>> from(stages + 1, std::vector<uint32_t>(units + 1, 0));
   best[0][0] = 0;
   for (size_t s = 0; s < stages; ++s) {
-    const PlannerNode& node = nodes[split[s].node];
     for (uint32_t begin = 0; begin < units; ++begin) {
       if (best[s][begin] == kNone) continue;
       for (uint32_t end = begin + 1; end <= units; ++end) {
-        const double us = cost.step_us(node, {begin, end});
-        if (us > bound_us || cost.memory({begin, end}).total() > node.memory_bytes) continue;
-        const double sum = best[s][begin] + us * us;
+        const double us = times.us(split[s].node, begin, end);
+        if (us > bound_us || !StageTimes::fits(us)) continue;
+        const double sum = best[s][begin] + plain * us + square * us * us;
         if (sum < best[s + 1][end]) {
           best[s + 1][end] = sum;
           from[s + 1][end] = begin;
@@ -183,13 +289,54 @@ Split balance(const CostModel& cost, const std::vector<PlannerNode>& nodes, cons
     }
   }
   if (best[stages][units] == kNone) return split;
-  Split balanced = split;
+  Split moved = split;
   uint32_t end = units;
   for (size_t s = stages; s > 0; --s) {
-    balanced[s - 1].end = end;
+    moved[s - 1].end = end;
     end = from[s][end];
   }
-  return balanced;
+  return moved;
+}
+
+double value_of(const StageTimes& times, const Split& split, PlanGoal goal) {
+  double value = 0;
+  uint32_t begin = 0;
+  for (const SplitStage& stage : split) {
+    value = join(goal, value, times.us(stage.node, begin, stage.end));
+    begin = stage.end;
+  }
+  return value;
+}
+
+// The most equal stages, for the value that was found: of many streams exactly, of one nearly.
+Split balance(const StageTimes& times, const Found& found, PlanGoal goal) {
+  if (found.split.size() < 2) return found.split;
+  if (goal == PlanGoal::many) return move_cuts(times, found.split, found.value, 0, 1);
+  const double limit = found.value * kBalanceSlack;
+  Split equal = move_cuts(times, found.split, kNone, 0, 1);
+  if (value_of(times, equal, goal) <= limit) return equal;
+  // Between the shortest time and the most equal stages: by the weight of the squares.
+  Split best = found.split;
+  double low = 1e-6 / found.value;
+  double high = 1e6 / found.value;
+  for (int i = 0; i < 40; ++i) {
+    const double weight = std::sqrt(low * high);
+    Split moved = move_cuts(times, found.split, kNone, 1, weight);
+    if (value_of(times, moved, goal) <= limit) {
+      best = std::move(moved);
+      low = weight;
+    } else {
+      high = weight;
+    }
+  }
+  return best;
+}
+
+bool holds_some_unit(const StageTimes& times, uint32_t node) {
+  for (uint32_t unit = 0; unit < times.units(); ++unit) {
+    if (StageTimes::fits(times.us(node, unit, unit + 1))) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -205,95 +352,53 @@ double bottleneck_us(const CostModel& cost, const std::vector<PlannerNode>& node
   return slowest;
 }
 
-namespace {
-
-// Looks for splits of some nodes within a bound on the slowest stage's time.
-class SplitSearch {
- public:
-  SplitSearch(const CostModel& cost, const std::vector<PlannerNode>& nodes)
-      : cost_(cost), nodes_(nodes), kinds_(kinds_of(nodes)), table_(cost, kinds_) {
-    for (const NodeKind& kind : kinds_) {
-      states_ = std::min(states_ * (kind.members.size() + 1), kStatesMax + 1);
-    }
-    order_ = by_speed(nodes);
-  }
-
-  static std::vector<uint32_t> by_speed(const std::vector<PlannerNode>& nodes) {
-    std::vector<uint32_t> order(nodes.size());
-    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-      return nodes[a].read_bytes_per_s > nodes[b].read_bytes_per_s;
-    });
-    return order;
-  }
-
-  std::optional<Split> within(double bound_us, bool all_nodes) {
-    if (states_ <= kStatesMax) return table_.fill(bound_us, all_nodes);
-    if (all_nodes) return std::nullopt;
-    return fill_in_order(cost_, nodes_, order_, bound_us);
-  }
-
-  // The split with the least bound, to a thousandth: there is always a split in hand, and `low` is
-  // known to be too small.
-  std::optional<Split> least(bool all_nodes) {
-    std::optional<Split> best = within(kNoBound, all_nodes);
-    if (!best) return best;
-    double high = bottleneck_us(cost_, nodes_, *best);
-    double low = 0;
-    while (high - low > 1e-3 * high) {
-      const double middle = (low + high) / 2;
-      if (std::optional<Split> found = within(middle, all_nodes)) {
-        best = std::move(found);
-        high = std::min(middle, bottleneck_us(cost_, nodes_, *best));
-      } else {
-        low = middle;
-      }
-    }
-    return best;
-  }
-
- private:
-  const CostModel& cost_;
-  const std::vector<PlannerNode>& nodes_;
-  const std::vector<NodeKind> kinds_;
-  CoverTable table_;
-  std::vector<uint32_t> order_;
-  size_t states_ = 1;
-};
-
-// As find_split() with use_all; none if a node cannot hold even one unit.
-std::optional<Split> split_over_all(const CostModel& cost, const std::vector<PlannerNode>& nodes) {
-  const uint32_t units = cost.model().unit_count();
-  std::vector<uint32_t> chosen = SplitSearch::by_speed(nodes);
-  if (chosen.size() > units) chosen.resize(units);
-  std::sort(chosen.begin(), chosen.end());
-  std::vector<PlannerNode> subset;
-  for (const uint32_t index : chosen) subset.push_back(nodes[index]);
-  std::optional<Split> split = SplitSearch(cost, subset).least(true);
-  if (!split) return split;
-  *split = balance(cost, subset, *split, bottleneck_us(cost, subset, *split));
-  for (SplitStage& stage : *split) stage.node = chosen[stage.node];
-  return split;
+std::optional<Split> find_split(const CostModel& cost, const std::vector<PlannerNode>& nodes,
+                                PlanGoal goal) {
+  const StageTimes times(cost, nodes);
+  const Found found = search(times, goal, false);
+  if (found.split.empty()) return std::nullopt;
+  return balance(times, found, goal);
 }
 
-}  // namespace
+std::optional<Split> find_split_over_all(const CostModel& cost,
+                                         const std::vector<PlannerNode>& nodes) {
+  const StageTimes all(cost, nodes);
+  std::vector<uint32_t> chosen;
+  for (uint32_t i = 0; i < nodes.size(); ++i) {
+    if (holds_some_unit(all, i)) chosen.push_back(i);
+  }
+  // Last in this order: the first to go.
+  std::stable_sort(chosen.begin(), chosen.end(), [&](uint32_t a, uint32_t b) {
+    return nodes[a].read_bytes_per_s > nodes[b].read_bytes_per_s;
+  });
+  if (chosen.size() > all.units()) chosen.resize(all.units());
+  std::stable_sort(chosen.begin(), chosen.end(), [&](uint32_t a, uint32_t b) {
+    return nodes[a].memory_bytes > nodes[b].memory_bytes;
+  });
+  for (; !chosen.empty(); chosen.pop_back()) {
+    std::vector<PlannerNode> subset;
+    for (const uint32_t index : chosen) subset.push_back(nodes[index]);
+    const StageTimes times(cost, subset);
+    const Found found = search(times, PlanGoal::many, true);
+    if (found.split.empty()) continue;
+    Split split = balance(times, found, PlanGoal::many);
+    for (SplitStage& stage : split) stage.node = chosen[stage.node];
+    return split;
+  }
+  return std::nullopt;
+}
 
-std::optional<Split> find_split(const CostModel& cost, const std::vector<PlannerNode>& nodes,
-                                bool use_all) {
-  if (use_all) {
-    if (std::optional<Split> split = split_over_all(cost, nodes)) return split;
+std::optional<double> time_with_node(const StageTimes& times, const Split& split, uint32_t node,
+                                     PlanGoal goal) {
+  double least = kNone;
+  for (size_t place = 0; place <= split.size(); ++place) {
+    std::vector<uint32_t> order;
+    for (const SplitStage& stage : split) order.push_back(stage.node);
+    order.insert(order.begin() + static_cast<ptrdiff_t>(place), node);
+    least = std::min(least, cut_along(times, order, goal, true).value);
   }
-  SplitSearch search(cost, nodes);
-  std::optional<Split> best = search.least(false);
-  if (!best) return best;
-  double bound = bottleneck_us(cost, nodes, *best);
-  if (best->size() < nodes.size()) {
-    if (std::optional<Split> all = search.within(bound * kAllNodesSlack, true)) {
-      best = std::move(all);
-      bound *= kAllNodesSlack;
-    }
-  }
-  return balance(cost, nodes, *best, bound);
+  if (!StageTimes::fits(least)) return std::nullopt;
+  return least;
 }
 
 }  // namespace strata::coordinator

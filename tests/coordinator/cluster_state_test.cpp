@@ -168,6 +168,36 @@ TEST(ClusterState, PlansWithoutANumberOnceMemorySuffices) {
   EXPECT_EQ(story.state.status(story.now).nodes[2].state, "spare");
 }
 
+TEST(ClusterState, ASpareSaysWhyItIsOne) {
+  ClusterOptions options = options_for(0);
+  options.plan.exclude = {"banned"};
+  Story story(options);
+  story.join("banned");
+  EXPECT_THAT(story.state.obstacle().message(), HasSubstr("--exclude leaves out"));
+  story.join("small", 20);
+  story.join("large");
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 1 over 1 stages, head large");
+  story.join("late");
+  const remote::ClusterStatus status = story.state.status(story.now);
+  EXPECT_EQ(status.nodes[0].state, "spare");
+  EXPECT_EQ(status.nodes[0].detail, "--exclude leaves it out");
+  EXPECT_EQ(status.nodes[1].state, "spare");
+  EXPECT_THAT(status.nodes[1].detail, HasSubstr("one sequence would run at"));
+  EXPECT_EQ(status.nodes[2].detail, "");
+  EXPECT_EQ(status.nodes[3].detail, "it joined after the plan was made");
+}
+
+TEST(ClusterState, ExcludedWorkersAreNotWaitedFor) {
+  ClusterOptions options = options_for(2);
+  options.plan.exclude = {"banned"};
+  Story story(options);
+  story.join("a");
+  story.join("banned");
+  EXPECT_EQ(story.state.obstacle().message(), "1 of 2 workers have joined");
+  story.join("b");
+  EXPECT_EQ(story.trace.back(), "pipeline epoch 1 over 2 stages, head a");
+}
+
 TEST(ClusterState, EpochExceedsWhatAnyMemberHasSeen) {
   Story story(options_for(1));
   story.join("a", 100, 41);
