@@ -42,7 +42,7 @@ Result<PlannerNode> parse_node(const std::string& text) {
   PlannerNode node;
   node.name = text.substr(0, first);
   node.device = "described";
-  const Result<uint64_t> memory = parse_bytes(text.substr(first + 1, second - first - 1));
+  const Result<uint64_t> memory = parse_memory(text.substr(first + 1, second - first - 1));
   if (!memory.ok()) return error(memory.status().message());
   node.memory_bytes = *memory;
   if (second < text.size()) {
@@ -84,8 +84,13 @@ Result<PlannerNode> node_from_json(const Json& document, size_t index, const std
   if (memory == document.end()) return error("has no memory");
   if (memory->is_number_unsigned()) {
     node.memory_bytes = memory->get<uint64_t>();
+    if (const Status enough = check_memory(node.memory_bytes); !enough.ok()) {
+      return error(fmt::format("('{}'): {}", node.name, enough.message()));
+    }
   } else if (memory->is_string()) {
-    node.memory_bytes = TRY(parse_bytes(memory->get<std::string>()).with_context(path));
+    const Result<uint64_t> bytes = parse_memory(memory->get<std::string>());
+    if (!bytes.ok()) return error(fmt::format("('{}'): {}", node.name, bytes.status().message()));
+    node.memory_bytes = *bytes;
   } else {
     return error("has a memory that is no size");
   }

@@ -65,8 +65,8 @@ Result<worker::WorkerOptions> worker_options(const WorkerCommandOptions& given) 
     return invalid_argument(fmt::format("--threads {} is more than 1024", given.threads));
   }
   if (!given.memory.empty()) {
-    options.memory_limit_bytes = TRY(parse_bytes(given.memory).with_context("--memory"));
-    if (options.memory_limit_bytes == 0) return invalid_argument("--memory 0: nothing would fit");
+    options.memory_limit_bytes =
+        TRY(parse_memory(given.memory).with_context("--memory " + given.memory));
   }
   for (const std::string& folder : given.models) {
     std::error_code error;

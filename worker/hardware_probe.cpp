@@ -16,8 +16,10 @@
 #include <fstream>
 #include <thread>
 
+#include "backends/cpu/cpu_device.h"
 #include "backends/cpu/cpu_probe.h"
 #include "backends/cpu/isa.h"
+#include "runtime/base/cgroup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/digest.h"
 #include "runtime/base/file_descriptor.h"
@@ -68,6 +70,11 @@ class ProbeTurn {
   FileDescriptor socket_;
 };
 
+// Of the memory that the worker may use, half.
+uint64_t read_bytes_within(uint64_t memory_bytes) {
+  return std::min(cpu::ProbeOptions{}.read_bytes, memory_bytes / 2);
+}
+
 }  // namespace
 
 Result<DeviceSpeed> parse_speed(const std::string& text) {
@@ -105,6 +112,15 @@ Result<std::vector<remote::DeviceReport>> probe_devices(const DeviceRegistry& re
       options.threads = request.threads;
       options.cpus = request.cpus;
       options.stop = request.stop;
+      options.core_quota = read_cgroup_limits().cores;
+      options.read_bytes = read_bytes_within(
+          request.memory_limit_bytes > 0 ? request.memory_limit_bytes : report.memory.free_bytes);
+      if (options.core_quota.value_or(options.threads) < options.threads) {
+        log::warn(
+            "the control group allows {:.2f} processors at once, for {} thread{}: the speed "
+            "is what that sustains",
+            *options.core_quota, options.threads, options.threads == 1 ? "" : "s");
+      }
       report.speed = TRY(cpu::probe_speed(options));
     }
     reports.push_back(std::move(report));
@@ -121,8 +137,13 @@ std::string host_id() {
   std::getline(machine_file, machine);
   struct stat limits {};
   if (::stat("/sys/fs/cgroup", &limits) != 0) limits = {};
-  const std::string text =
+  std::string text =
       fmt::format("strata host {} {} {} {}", boot, machine, limits.st_dev, limits.st_ino);
+  // A control group whose limit counts is memory of its own.
+  const CgroupLimits groups = read_cgroup_limits();
+  if (groups.memory_bytes && *groups.memory_bytes <= cpu::host_memory().total_bytes) {
+    text += " " + groups.memory_group;
+  }
   return sha256_hex(text).substr(0, 32);
 }
 

@@ -1,6 +1,6 @@
 // What this machine offers: its devices with memory and measured speed, for the Hello.
 //
-// Measuring takes a second and wants an idle machine, so that workers of one host take turns,
+// Measuring takes over a second and wants an idle machine, so that workers of one host take turns,
 // whoever runs them; --speed skips it. Threads: one caller.
 #pragma once
 
@@ -20,6 +20,8 @@ struct ProbeRequest {
   // Given in place of a measurement.
   std::optional<DeviceSpeed> speed;
   std::string isa;  // the CPU's vector path; empty: the best
+  // That the worker may use, measuring included; 0: what is free.
+  uint64_t memory_limit_bytes = 0;
   // Who measures at a time holds this name, in the host's abstract socket names.
   std::string turn_name = "strata-probe";
   std::stop_token stop;  // ends the wait for a turn, and the measuring

@@ -67,6 +67,8 @@ class WorkerImpl final : public Worker {
     request.speed = options_.speed;
     request.isa = options_.isa;
     request.stop = options_.stop;
+    request.memory_limit_bytes = options_.memory_limit_bytes;
+    TRY(check_memory_limit());
     devices_ = TRY(probe_devices(registry_, request));
     host_id_ = host_id();
     memory_is_stated_ = options_.memory_limit_bytes != 0;
@@ -136,6 +138,28 @@ class WorkerImpl final : public Worker {
   }
 
  private:
+  // What a person stated, against what there is.
+  Status check_memory_limit() const {
+    const uint64_t stated = options_.memory_limit_bytes;
+    uint64_t total = 0;
+    uint64_t free = 0;
+    for (const Device* device : registry_.devices()) {
+      total += device->memory().total_bytes;
+      free += device->memory().free_bytes;
+    }
+    if (stated > total) {
+      return invalid_argument(
+          fmt::format("--memory {} is more than the {} that this process may use",
+                      human_bytes(stated), human_bytes(total)),
+          "state what the machine, its control groups and ulimit -v allow, or leave --memory out");
+    }
+    if (stated > free) {
+      log::warn("--memory {} is more than the {} that are free now", human_bytes(stated),
+                human_bytes(free));
+    }
+    return ok_status();
+  }
+
   // From finding the token to the end of one membership; why it ended.
   Status serve_once() {
     if (!host_->wait_ended(kStageEnd)) {

@@ -10,6 +10,7 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/packed_buffer_type.h"
 #include "backends/cpu/plan.h"
+#include "runtime/base/cgroup.h"
 #include "runtime/memory/host_buffer.h"
 
 namespace strata::cpu {
@@ -67,7 +68,7 @@ class CpuDevice final : public Device {
 };
 
 // The number after "KEY:" in a file of /proc, in the unit that stands there; 0 if there is none.
-uint64_t proc_field(const char* path, std::string_view key) {
+uint64_t proc_field(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
@@ -77,13 +78,6 @@ uint64_t proc_field(const char* path, std::string_view key) {
     return std::strtoull(line.c_str() + digits, nullptr, 10);
   }
   return 0;
-}
-
-// The only number of a file, or `otherwise` where it says "max" or is absent.
-uint64_t cgroup_number(const char* path, uint64_t otherwise) {
-  std::ifstream file(path);
-  uint64_t value = 0;
-  return file >> value ? value : otherwise;
 }
 
 }  // namespace
@@ -99,19 +93,16 @@ std::string processor_name() {
   return "CPU";
 }
 
-DeviceMemory host_memory() {
+DeviceMemory host_memory(const std::string& root) {
   DeviceMemory memory;
-  memory.total_bytes = proc_field("/proc/meminfo", "MemTotal:") * 1024;
-  memory.free_bytes = proc_field("/proc/meminfo", "MemAvailable:") * 1024;
-  const uint64_t limit = cgroup_number("/sys/fs/cgroup/memory.max", memory.total_bytes);
-  if (limit < memory.total_bytes) {
-    const uint64_t used = cgroup_number("/sys/fs/cgroup/memory.current", 0);
-    memory.total_bytes = limit;
-    memory.free_bytes = std::min(memory.free_bytes, limit - std::min(limit, used));
-  }
+  memory.total_bytes = proc_field(root + "/proc/meminfo", "MemTotal:") * 1024;
+  memory.free_bytes = proc_field(root + "/proc/meminfo", "MemAvailable:") * 1024;
+  const CgroupLimits limits = read_cgroup_limits(root);
+  memory.total_bytes = std::min(memory.total_bytes, limits.memory_bytes.value_or(UINT64_MAX));
+  memory.free_bytes = std::min(memory.free_bytes, limits.memory_free_bytes.value_or(UINT64_MAX));
   rlimit space{};
   if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < memory.total_bytes) {
-    const uint64_t used = proc_field("/proc/self/status", "VmSize:") * 1024;
+    const uint64_t used = proc_field(root + "/proc/self/status", "VmSize:") * 1024;
     const uint64_t left = space.rlim_cur - std::min<uint64_t>(space.rlim_cur, used);
     memory.total_bytes = space.rlim_cur;
     memory.free_bytes = std::min(memory.free_bytes, left);

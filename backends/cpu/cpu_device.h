@@ -19,7 +19,8 @@ Result<std::unique_ptr<Device>> make_cpu_device(const CpuOptions& options);
 
 // The processor's name as the kernel gives it, or "CPU".
 std::string processor_name();
-// Physical memory, less what limits of the cgroup and of the process (ulimit -v) take away.
-DeviceMemory host_memory();
+// Physical memory, less what limits of control groups and of the process (ulimit -v) take away.
+// `root`: where to look for /proc and /sys; tests say.
+DeviceMemory host_memory(const std::string& root = "");
 
 }  // namespace strata::cpu

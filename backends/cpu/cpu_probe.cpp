@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/packed_buffer_type.h"
+#include "backends/cpu/sustained_rate.h"
 #include "runtime/base/thread_pool.h"
 #include "runtime/memory/host_buffer.h"
 
@@ -19,22 +21,7 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Rounds per second of `round`: the best of those that fit into the time, so that a moment in which
-// another process ran does not count.
-template <typename Round>
-double best_rate(const ProbeOptions& options, const Round& round) {
-  round();  // touches memory, wakes threads
-  const double end = now_s() + options.seconds;
-  double best = 0;
-  double start = now_s();
-  do {
-    round();
-    const double stop = now_s();
-    best = std::max(best, 1 / std::max(stop - start, 1e-9));
-    start = stop;
-  } while (start < end && !options.stop.stop_requested());
-  return best;
-}
+constexpr int64_t kRowsTogether = 64;  // what packing may want a multiple of
 
 // A product of the kernels, with its memory: packed weights {n_in, n_out} times n_columns columns.
 struct Product {
@@ -57,8 +44,14 @@ Result<std::unique_ptr<Product>> make_product(DType dtype, int64_t n_in, int64_t
   product->weights_memory =
       TRY(packed_buffer_type().allocate(packed_buffer_type().allocation_size(weights)));
   place(weights, *product->weights_memory, 0);
-  const std::vector<std::byte> zeros(weights.size_bytes());
-  TRY(product->weights_memory->write(weights, 0, zeros));
+  // A few rows at a time: the weights may be most of the memory that there is.
+  const uint64_t row_bytes = weights.nb[1];
+  const std::vector<std::byte> zeros(row_bytes * kRowsTogether);
+  for (uint64_t done = 0; done < weights.size_bytes();) {
+    const uint64_t count = std::min<uint64_t>(zeros.size(), weights.size_bytes() - done);
+    TRY(product->weights_memory->write(weights, done, std::span(zeros).first(count)));
+    done += count;
+  }
   const uint64_t x_stride = uses_activation_blocks(dtype)
                                 ? activation_row_bytes(n_in)
                                 : static_cast<uint64_t>(n_in) * sizeof(float);
@@ -78,24 +71,30 @@ Result<std::unique_ptr<Product>> make_product(DType dtype, int64_t n_in, int64_t
 
 // Products per second.
 double product_rate(const ProbeOptions& options, ThreadPool& pool, const MatmulArgs& args,
-                    int64_t n_columns) {
+                    int64_t n_columns, int spans) {
   const PieceGrid grid = plan_pieces(args.weights, n_columns, pool.thread_count());
   const MatmulKernels& kernels = matmul_kernels(options.isa);
-  return best_rate(options, [&] {
-    pool.run(grid.count,
-             [&](int64_t piece, int) { run_matmul_piece(kernels, args, grid.piece(piece), {}); });
-  });
+  const RateSpans timing{.count = spans,
+                         .seconds = options.span_seconds,
+                         .share = options.core_quota.value_or(options.threads) / options.threads};
+  return sustained_rate(
+      timing, now_s, [&] { return options.stop.stop_requested(); },
+      [&] {
+        pool.run(grid.count, [&](int64_t piece, int) {
+          run_matmul_piece(kernels, args, grid.piece(piece), {});
+        });
+      });
 }
 
 // Bytes of weights per second with one column, as decoding reads them.
 Result<double> read_rate(const ProbeOptions& options, ThreadPool& pool) {
   constexpr int64_t kIn = 2048;
   constexpr int64_t kRowBytes = kIn / 32 * 18;  // Q4_0: 18 bytes for 32 weights
-  constexpr int64_t kRowsTogether = 64;         // what packing may want a multiple of
   const int64_t rows = static_cast<int64_t>(options.read_bytes) / kRowBytes;
   const int64_t n_out = std::max(rows / kRowsTogether, int64_t{1}) * kRowsTogether;
   const auto product = TRY(make_product(DType::q4_0, kIn, n_out, 1));
-  return product_rate(options, pool, product->args, 1) *
+  constexpr int kSpans = 2;  // what plans go by
+  return product_rate(options, pool, product->args, 1, kSpans) *
          static_cast<double>(product->weights.size_bytes());
 }
 
@@ -105,7 +104,8 @@ Result<double> compute_rate(const ProbeOptions& options, ThreadPool& pool, DType
   constexpr int64_t kOut = 512;
   constexpr int64_t kColumns = 128;
   const auto product = TRY(make_product(dtype, kIn, kOut, kColumns));
-  return product_rate(options, pool, product->args, kColumns) * 2 * double{kIn} * kOut * kColumns;
+  return product_rate(options, pool, product->args, kColumns, 1) * 2 * double{kIn} * kOut *
+         kColumns;
 }
 
 }  // namespace

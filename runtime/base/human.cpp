@@ -61,4 +61,18 @@ Result<uint64_t> parse_bytes(std::string_view text) {
   return static_cast<uint64_t>(number * scale);
 }
 
+Status check_memory(uint64_t bytes) {
+  constexpr uint64_t kLeastBytes = 1 << 20;
+  if (bytes >= kLeastBytes) return ok_status();
+  return invalid_argument(fmt::format("{} of memory hold no part of a model; the least is {}",
+                                      human_bytes(bytes), human_bytes(kLeastBytes)),
+                          "write a number with its unit, such as 8GiB");
+}
+
+Result<uint64_t> parse_memory(std::string_view text) {
+  const uint64_t bytes = TRY(parse_bytes(text));
+  TRY(check_memory(bytes));
+  return bytes;
+}
+
 }  // namespace strata

@@ -22,5 +22,9 @@ std::string human_duration(std::chrono::nanoseconds duration);
 // "512", "64K", "1.5GiB", "2GB": K, M, G, T are binary with or without "iB" or "B".
 // Errors: INVALID_ARGUMENT for anything else, for a negative and for more than 2^63 - 1 bytes.
 Result<uint64_t> parse_bytes(std::string_view text);
+// A size that is memory for a part of a model: below 1 MiB it is a forgotten unit. Errors: those of
+// parse_bytes(); INVALID_ARGUMENT.
+Result<uint64_t> parse_memory(std::string_view text);
+Status check_memory(uint64_t bytes);
 
 }  // namespace strata

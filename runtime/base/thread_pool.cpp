@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <system_error>
 
+#include "runtime/base/cgroup.h"
 #include "runtime/base/check.h"
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/log.h"
@@ -197,27 +197,11 @@ bool ThreadPool::wait_for_job(uint32_t& seen) {
   return !stop_.load(std::memory_order_relaxed);
 }
 
-namespace {
-
-// The quota of cgroup version 2 in cores, or 0 without one. Read once per pool, from the group that
-// a container sees as its root.
-double cgroup_core_quota() {
-  std::FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "re");
-  if (file == nullptr) return 0;
-  double quota = 0;
-  double period = 0;
-  const int fields = std::fscanf(file, "%lf %lf", &quota, &period);
-  std::fclose(file);
-  return fields == 2 && period > 0 ? quota / period : 0;
-}
-
-}  // namespace
-
 int usable_core_count() {
   int cores = static_cast<int>(allowed_cpus(::getpid()).size());  // not of a pinned caller
   if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
-  const double quota = cgroup_core_quota();
-  if (quota > 0) cores = std::min(cores, static_cast<int>(quota + 0.5));
+  const double quota = read_cgroup_limits().cores.value_or(cores);
+  if (quota < cores) cores = static_cast<int>(quota + 0.5);
   return std::max(cores, 1);
 }
 

@@ -6,13 +6,20 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "backends/backends.h"
+#include "backends/cpu/cpu_device.h"
+#include "backends/cpu/sustained_rate.h"
+#include "tests/support/process_memory.h"
 #include "tests/support/simulated_device.h"
+#include "tests/support/temp_dir.h"
 
 namespace strata::worker {
 namespace {
@@ -84,6 +91,78 @@ TEST(HardwareProbe, WaitsForItsTurnAndStopsWaitingWhenAskedTo) {
   ASSERT_TRUE(reports.ok()) << reports.status().to_string();
   EXPECT_GT(reports.value()[0].speed.read_bytes_per_s, 1e8);
   EXPECT_GT(reports.value()[0].speed.int8_ops_per_s, 1e8);
+}
+
+TEST(HardwareProbe, AQuotaCountsHoweverFastARoundIs) {
+  // A process that runs for 20 ms of each 100 and then waits; a round takes 3 ms of it.
+  double now = 0;
+  const auto clock = [&] { return now; };
+  const auto never = [] { return false; };
+  const auto round = [&] {
+    for (int i = 0; i < 3; ++i) {
+      now += 0.001;
+      if (now - std::floor(now / 0.1) * 0.1 >= 0.02) now = (std::floor(now / 0.1) + 1) * 0.1;
+    }
+  };
+  const double unlimited = 1 / 0.003;
+  const double unknown_quota = cpu::sustained_rate({.count = 2}, clock, never, round);
+  EXPECT_GT(unknown_quota, unlimited * 0.18);
+  EXPECT_LT(unknown_quota, unlimited * 0.28);
+  // A span that is shorter than the first burst sees no quota; one that is known counts all the
+  // same.
+  now = 0.1;
+  const cpu::RateSpans short_span{.count = 1, .seconds = 0.005};
+  EXPECT_NEAR(cpu::sustained_rate(short_span, clock, never, round), unlimited, 1);
+  now = 0.1;
+  const cpu::RateSpans known{.count = 1, .seconds = 0.005, .share = 0.2};
+  EXPECT_NEAR(cpu::sustained_rate(known, clock, never, round), unlimited * 0.2, 1);
+}
+
+TEST(HardwareProbe, MeasuringStaysWithinTheMemoryThatMayBeUsed) {
+  DeviceRegistry registry;
+  ASSERT_TRUE(register_all(registry, {}).ok());
+  ProbeRequest request;
+  request.turn_name = "strata-probe-memory-" + std::to_string(::getpid());
+  request.memory_limit_bytes = 60 << 20;
+  if (test::under_sanitizer()) GTEST_SKIP() << "a sanitizer's own memory counts";
+  const uint64_t before = test::resident_bytes();
+  test::reset_peak_resident();
+  EXPECT_GT(probe_devices(registry, request).value()[0].speed.read_bytes_per_s, 0);
+  const uint64_t after = test::peak_resident_bytes();
+  EXPECT_LT(after - std::min(before, after), 40u << 20);
+}
+
+// A machine of 8 GiB with 6 free.
+class HostMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write("/proc/meminfo", "MemTotal:  8388608 kB\nMemFree: 1 kB\nMemAvailable: 6291456 kB\n");
+    write("/proc/self/cgroup", "4:memory:/jobs/a\n0::/\n");
+    write("/proc/self/mountinfo",
+          "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  }
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(temp_.path() + path).parent_path());
+    std::ofstream(temp_.path() + path) << text;
+  }
+  DeviceMemory memory() const { return cpu::host_memory(temp_.path()); }
+
+ private:
+  test::TempDir temp_;
+};
+
+TEST_F(HostMemory, IsThatOfTheMachineLessWhatGroupsTake) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  EXPECT_EQ(memory().total_bytes, 8 * kGiB);
+  EXPECT_EQ(memory().free_bytes, 6 * kGiB);
+  write("/sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", std::to_string(7 * kGiB));
+  write("/sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", std::to_string(4 * kGiB));
+  EXPECT_EQ(memory().total_bytes, 7 * kGiB);
+  EXPECT_EQ(memory().free_bytes, 3 * kGiB);
+  write("/sys/fs/cgroup/memory/jobs/a/memory.limit_in_bytes", std::to_string(200 << 20));
+  write("/sys/fs/cgroup/memory/jobs/a/memory.usage_in_bytes", std::to_string(30 << 20));
+  EXPECT_EQ(memory().total_bytes, uint64_t{200} << 20);
+  EXPECT_EQ(memory().free_bytes, uint64_t{170} << 20);
 }
 
 TEST(HardwareProbe, ReportsAllDevicesInTheirOrder) {

@@ -30,5 +30,18 @@ TEST(Human, ParsesSizesAndRefusesNonsense) {
   }
 }
 
+TEST(Human, MemoryHasAUnit) {
+  EXPECT_EQ(parse_memory("8GiB").value(), uint64_t{8} << 30);
+  EXPECT_EQ(parse_memory("1M").value(), 1u << 20);
+  EXPECT_EQ(parse_memory("8589934592").value(), uint64_t{8} << 30);
+  for (const char* text : {"8", "0", "900", "1023K", "8B"}) {
+    const Status status = parse_memory(text).status();
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument) << text;
+    EXPECT_NE(status.message().find("the least is 1.0 MiB"), std::string::npos) << text;
+    EXPECT_EQ(status.hint(), "write a number with its unit, such as 8GiB");
+  }
+  EXPECT_EQ(parse_memory("8 bytes").status().code(), StatusCode::invalid_argument);
+}
+
 }  // namespace
 }  // namespace strata
