@@ -1,14 +1,19 @@
 // The machine's limits, against which kernels are judged: how fast memory is read, how many int8
 // and F32 operations the cores do, and what meeting in the thread pool costs.
 //
-//   machine_bench [--sizes=MB[,MB...]] [--cores=N[,N...]] [Google Benchmark's options]
+//   machine_bench [--sizes=MB[,MB...]] [--cores=N[,N...]] [--steps-per-cycle=X]
+//                 [Google Benchmark's options]
 //
 //   read/MB:98/cores:2      one pass after the other over a buffer of 98 MB (decimal) with 2 MiB
 //                           pages, as weights have, each core its part: the ceiling of decoding.
 //                           Of several ways to read, which a quick trial compares, the best one:
 //                           "ahead_KiB" and "streams" say which
 //   int8/PATH/cores:1       independent chains of the path's dot instruction; a multiply and an add
-//                           are two operations: the ceiling of prefill
+//                           are two operations: the ceiling of prefill. The best of many runs of
+//                           less than a millisecond. "GHz" is the clock beside it, by adds that
+//                           wait for each other; "of_bound" the part of clock times ports, where
+//                           the processor's ports are known, or X of these steps are what it
+//                           begins in a cycle. More than that is an error
 //   f32/PATH/cores:1        the same with fused multiply-adds
 //   pool_job/threads:2      ThreadPool::run() of a job without work, again and again; "helped" is
 //                           the part of its pieces that helpers ran
@@ -26,6 +31,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -37,6 +43,7 @@
 #include "backends/cpu/isa.h"
 #include "runtime/base/check.h"
 #include "runtime/base/thread_pool.h"
+#include "tests/bench/machine_arithmetic.h"
 
 namespace strata {
 namespace {
@@ -252,132 +259,6 @@ void read_memory(benchmark::State& state, LastReading& last) {
   state.counters["streams"] = static_cast<double>(reading.way().streams);
 }
 
-// --- Arithmetic ----------------------------------------------------------------------------------
-
-// One instruction, or the few that make one step, in independent chains: enough of them that its
-// latency does not count. Empty assembly keeps the compiler from moving a product out of the loop.
-// Functions return the operations that they did; a multiply and an add are two.
-constexpr int64_t kRounds = 1'000'000;  // some milliseconds
-
-// Steps: the register type, how many chains run side by side, the operations that a step counts
-// for, what chains start from and their next link.
-struct Int8Avx512Vnni {
-  using Vector = __m512i;
-  static constexpr int kChains = 12;
-  static constexpr int64_t kOps = 128;
-  static constexpr bool kHasProduct = false;
-  __attribute__((target("avx512f,avx512bw,avx512vnni"))) static Vector start() {
-    return _mm512_set1_epi8(3);
-  }
-  __attribute__((target("avx512f,avx512bw,avx512vnni"))) static Vector next(Vector sum, Vector a) {
-    return _mm512_dpbusd_epi32(sum, a, a);
-  }
-};
-struct Int8Avx512 {
-  using Vector = __m512i;
-  static constexpr int kChains = 12;
-  static constexpr int64_t kOps = 128;
-  static constexpr bool kHasProduct = true;
-  __attribute__((target("avx512f,avx512bw"))) static Vector start() { return _mm512_set1_epi8(3); }
-  __attribute__((target("avx512f,avx512bw"))) static Vector next(Vector sum, Vector a) {
-    return _mm512_add_epi32(sum,
-                            _mm512_madd_epi16(_mm512_maddubs_epi16(a, a), _mm512_set1_epi16(1)));
-  }
-};
-struct F32Avx512 {
-  using Vector = __m512;
-  static constexpr int kChains = 12;
-  static constexpr int64_t kOps = 32;
-  static constexpr bool kHasProduct = false;
-  __attribute__((target("avx512f"))) static Vector start() { return _mm512_set1_ps(0.5f); }
-  __attribute__((target("avx512f"))) static Vector next(Vector sum, Vector a) {
-    return _mm512_fmadd_ps(a, a, sum);
-  }
-};
-struct Int8Avx2Vnni {
-  using Vector = __m256i;
-  static constexpr int kChains = 12;
-  static constexpr int64_t kOps = 64;
-  static constexpr bool kHasProduct = false;
-  __attribute__((target("avx2,avxvnni"))) static Vector start() { return _mm256_set1_epi8(3); }
-  __attribute__((target("avx2,avxvnni"))) static Vector next(Vector sum, Vector a) {
-    return _mm256_dpbusd_avx_epi32(sum, a, a);
-  }
-};
-struct Int8Avx2 {
-  using Vector = __m256i;
-  static constexpr int kChains = 8;
-  static constexpr int64_t kOps = 64;
-  static constexpr bool kHasProduct = true;
-  __attribute__((target("avx2"))) static Vector start() { return _mm256_set1_epi8(3); }
-  __attribute__((target("avx2"))) static Vector next(Vector sum, Vector a) {
-    return _mm256_add_epi32(sum,
-                            _mm256_madd_epi16(_mm256_maddubs_epi16(a, a), _mm256_set1_epi16(1)));
-  }
-};
-struct F32Avx2 {
-  using Vector = __m256;
-  static constexpr int kChains = 12;
-  static constexpr int64_t kOps = 16;
-  static constexpr bool kHasProduct = false;
-  __attribute__((target("avx2,fma"))) static Vector start() { return _mm256_set1_ps(0.5f); }
-  __attribute__((target("avx2,fma"))) static Vector next(Vector sum, Vector a) {
-    return _mm256_fmadd_ps(a, a, sum);
-  }
-};
-
-// The loop, once for each width: the attribute is the loop's own, and a step is inlined only where
-// all that it needs is there.
-template <typename Step>
-__attribute__((target("avx512f,avx512bw,avx512vnni"))) double run_avx512() {
-  typename Step::Vector a = Step::start();
-  typename Step::Vector sums[Step::kChains];
-#pragma GCC unroll 16
-  for (auto& sum : sums) sum = a;
-  for (int64_t i = 0; i < kRounds; ++i) {
-    asm volatile("" : "+v"(a));
-#pragma GCC unroll 16
-    for (auto& sum : sums) {
-      if constexpr (Step::kHasProduct) asm volatile("" : "+v"(a));
-      sum = Step::next(sum, a);
-    }
-  }
-#pragma GCC unroll 16
-  for (auto& sum : sums) asm volatile("" : "+v"(sum));
-  return static_cast<double>(kRounds * Step::kChains * Step::kOps);
-}
-
-template <typename Step>
-__attribute__((target("avx2,fma,avxvnni"))) double run_avx2() {
-  typename Step::Vector a = Step::start();
-  typename Step::Vector sums[Step::kChains];
-#pragma GCC unroll 16
-  for (auto& sum : sums) sum = a;
-  for (int64_t i = 0; i < kRounds; ++i) {
-    asm volatile("" : "+x"(a));
-#pragma GCC unroll 16
-    for (auto& sum : sums) {
-      if constexpr (Step::kHasProduct) asm volatile("" : "+x"(a));
-      sum = Step::next(sum, a);
-    }
-  }
-#pragma GCC unroll 16
-  for (auto& sum : sums) asm volatile("" : "+x"(sum));
-  return static_cast<double>(kRounds * Step::kChains * Step::kOps);
-}
-
-void arithmetic(benchmark::State& state, double (*run)()) {
-  const int64_t cores = state.range(0);
-  double ops = 0;
-  for (auto _ : state) {
-    state.SetIterationTime(time_on_cores(cores, [&](int64_t core) {
-      const double done = run();
-      if (core == 0) ops = done;
-    }));
-  }
-  state.counters["GOPS"] = rate_of(ops * static_cast<double>(cores), state);
-}
-
 // --- The thread pool -----------------------------------------------------------------------------
 
 // What meeting costs. With more threads than free cores it means nothing.
@@ -430,23 +311,9 @@ void pool_wake_up(benchmark::State& state) {
 
 // --- Names ---------------------------------------------------------------------------------------
 
-void register_arithmetic(const std::vector<int64_t>& cores) {
-  for (const Isa isa : cpu::available_isas()) {
-    if (isa.level == IsaLevel::scalar) continue;
-    const bool wide = isa.level == IsaLevel::avx512;
-    const auto add = [&](const char* what, double (*run)()) {
-      auto* arithmetic_of =
-          benchmark::RegisterBenchmark((what + cpu::isa_name(isa)).c_str(), arithmetic, run);
-      arithmetic_of->ArgName("cores")->UseManualTime()->Unit(benchmark::kMillisecond);
-      for (const int64_t count : cores) arithmetic_of->Arg(count);
-    };
-    add("int8/", wide ? (isa.vnni ? run_avx512<Int8Avx512Vnni> : run_avx512<Int8Avx512>)
-                      : (isa.vnni ? run_avx2<Int8Avx2Vnni> : run_avx2<Int8Avx2>));
-    if (!isa.vnni) add("f32/", wide ? run_avx512<F32Avx512> : run_avx2<F32Avx2>);
-  }
-}
-
-void register_all(const std::vector<int64_t>& sizes_mb, const std::vector<int64_t>& cores) {
+void register_all(const std::vector<int64_t>& sizes_mb, const bench::ArithmeticOptions& options,
+                  const std::shared_ptr<std::vector<std::string>>& failures) {
+  const std::vector<int64_t>& cores = options.cores;
   const auto last = std::make_shared<LastReading>();
   auto* read = benchmark::RegisterBenchmark(
       "read", [last](benchmark::State& state) { read_memory(state, *last); });
@@ -454,7 +321,7 @@ void register_all(const std::vector<int64_t>& sizes_mb, const std::vector<int64_
   for (const int64_t size : sizes_mb) {
     for (const int64_t count : cores) read->Args({size, count});
   }
-  register_arithmetic(cores);
+  bench::register_arithmetic(options, failures);
   auto* job = benchmark::RegisterBenchmark("pool_job", pool_job);
   job->ArgName("threads")->UseRealTime();
   for (const int64_t count : cores) job->Arg(count);
@@ -493,7 +360,8 @@ bool take_numbers(std::string_view argument, std::string_view option, int64_t mo
 
 int main(int argc, char** argv) {
   std::vector<int64_t> sizes_mb = {16, 98, 250, 1500};
-  std::vector<int64_t> cores = {1, 2};
+  strata::bench::ArithmeticOptions options{.cores = {1, 2}};
+  constexpr std::string_view kSteps = "--steps-per-cycle=";
   std::vector<char*> arguments;
   for (int i = 0; i < argc; ++i) {
     const std::string_view argument = argv[i];
@@ -502,19 +370,32 @@ int main(int argc, char** argv) {
                    argv[i]);
       return 2;
     }
-    if (!strata::take_numbers(argument, "--cores=", 256, cores)) {
+    if (!strata::take_numbers(argument, "--cores=", 256, options.cores)) {
       std::fprintf(stderr, "machine_bench: %s: numbers of cores are wanted, such as 1,2,4\n",
                    argv[i]);
       return 2;
+    }
+    if (argument.starts_with(kSteps)) {
+      options.steps_per_cycle = std::strtod(argv[i] + kSteps.size(), nullptr);
+      if (!(options.steps_per_cycle > 0 && options.steps_per_cycle <= 64)) {
+        std::fprintf(stderr, "machine_bench: %s: a number up to 64 is wanted, such as 2\n",
+                     argv[i]);
+        return 2;
+      }
+      continue;
     }
     if (!argument.starts_with("--sizes=") && !argument.starts_with("--cores=")) {
       arguments.push_back(argv[i]);
     }
   }
   int count = static_cast<int>(arguments.size());
-  strata::register_all(sizes_mb, cores);
+  const auto failures = std::make_shared<std::vector<std::string>>();
+  strata::register_all(sizes_mb, options, failures);
   benchmark::Initialize(&count, arguments.data());
   if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 2;
   benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  for (const std::string& failure : *failures) {
+    std::fprintf(stderr, "machine_bench: %s\n", failure.c_str());
+  }
+  return failures->empty() ? 0 : 1;
 }

@@ -191,6 +191,8 @@ class Machine:
         best = {}
         try:
             for found in json.loads(output)["benchmarks"]:
+                if found.get("error_occurred"):
+                    raise RunError(f"{program}, {found['name']}: {found.get('error_message')}")
                 if counter in found and found["run_type"] == "iteration":
                     best[found["name"]] = max(found, best.get(found["name"], found), key=lambda figures: figures[counter])
         except (ValueError, KeyError, TypeError) as error:

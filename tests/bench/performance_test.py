@@ -536,8 +536,48 @@ class MachineBench(unittest.TestCase):
             self.assertIn(figures["ahead_KiB"], (0, 1, 2, 4, 6, 8))
             self.assertIn(figures["streams"], (1, 2, 4))
 
+    def arithmetic(self, *options):
+        return subprocess.run([MACHINE_BENCH, "--benchmark_filter=^(int8|f32)/", "--benchmark_format=json",
+                               "--benchmark_min_time=0.02", "--cores=1", *options], capture_output=True, text=True, timeout=100,
+                              check=False)
+
+    def test_arithmetic_is_no_faster_than_clock_and_ports(self):
+        result = self.arithmetic()
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for figures in json.loads(result.stdout)["benchmarks"]:
+            with self.subTest(figures["name"]):
+                self.assertFalse(figures.get("error_occurred"), figures.get("error_message"))
+                self.assertGreater(figures["GOPS"], 1)
+                self.assertGreater(figures["GHz"], 0.3)
+                self.assertLess(figures["GHz"], 8)
+
+    def test_a_rate_above_clock_and_ports_is_an_error(self):
+        result = self.arithmetic("--steps-per-cycle=0.01")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"machine_bench: \d+ GOPS are more than the \d+ that [\d.]+ GHz and 0.01 steps a cycle")
+        machine = rows.Machine(MACHINE_BENCH.parent)
+        with unittest.mock.patch.object(machine, "measures", lambda *arguments, **options: type(machine).measures(
+                machine, *arguments[:3], [*arguments[3], "--steps-per-cycle=0.01"], **options)):
+            with self.assertRaisesRegex(RunError, "machine_bench ended with 1: .* GOPS are more than"):
+                machine.int8_gops(1)
+
+    def test_chains_are_as_many_in_the_program(self):
+        """Equal chains would be one register's. In builds for debugging registers are no chains."""
+        if MACHINE_BENCH.parent.parent.name != "release":
+            self.skipTest("only an optimised build keeps chains in registers")
+        code = subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", MACHINE_BENCH], capture_output=True, text=True,
+                              timeout=100, check=True).stdout
+        chains = {}
+        for name, body in re.findall(r"^[0-9a-f]+ <void strata::bench::(run_\w+<.*?>)\(.*>:\n((?:.+\n)+)", code, re.M):
+            # What the loop adds to: the last operand of the step's last instruction.
+            chains[name.replace("strata::bench::", "")] = len(set(
+                re.findall(r"(?:vpdpbusd|vfmadd\d+ps|vpaddd) .*(%[yz]mm\d+)$", body, re.M)))
+        self.assertEqual(chains, {"run_avx2<F32Avx2>": 12, "run_avx2<Int8Avx2>": 8, "run_avx2<Int8Avx2Vnni>": 12,
+                                  "run_avx512<F32Avx512>": 24, "run_avx512<Int8Avx512>": 12,
+                                  "run_avx512<Int8Avx512Vnni>": 24})
+
     def test_refuses_what_are_no_numbers(self):
-        for option in ("--cores=0", "--cores=1,", "--cores=257", "--cores=", "--sizes=a"):
+        for option in ("--steps-per-cycle=x", "--steps-per-cycle=65", "--cores=0", "--cores=1,", "--cores=257", "--cores=", "--sizes=a"):
             result = subprocess.run([MACHINE_BENCH, option], capture_output=True, text=True, timeout=100, check=False)
             self.assertEqual(result.returncode, 2)
             self.assertIn(f"machine_bench: {option}: ", result.stderr)
