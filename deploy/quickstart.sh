@@ -45,7 +45,7 @@ why_no_build() {
   if grep -q 'Killed signal terminated program' "$logs/build"; then
     echo "memory ran out; end other programs and run this again, it goes on where it stopped"
   elif grep -q 'No space left on device' "$logs/build"; then
-    echo "the disk is full; building takes 1 GB, make room and run this again"
+    echo "the disk is full; building takes 300 MB, make room and run this again"
   else
     echo "the last lines stand above; after a change of compiler or packages remove build/release and run this again"
   fi

@@ -5,6 +5,7 @@ Usage: tests/tidy/tidy.py [ROOT]. Exceptions stand with their reasons in tests/t
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -54,11 +55,13 @@ BANNED = [
 
 
 def tracked_files():
-    out = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"],
-                         capture_output=True, text=True, check=False)
-    if out.returncode == 0:
+    out = None
+    if shutil.which("git"):
+        out = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"],
+                             capture_output=True, text=True, check=False)
+    if out and out.returncode == 0:
         names = out.stdout.split("\n")
-    else:  # an exported tree without git
+    else:  # an exported tree, or a machine without git
         names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and "build" not in p.parts]
     return sorted(n for n in names if n and not n.startswith(("tests/data/", "build/")) and (ROOT / n).is_file())
 
