@@ -1,5 +1,7 @@
 #include "cli/answer_printer.h"
 
+#include <nlohmann/json.hpp>
+
 namespace strata::cli {
 namespace {
 
@@ -23,13 +25,18 @@ void AnswerPrinter::show(std::string_view text, bool is_dim) {
   last_ = text.back();
 }
 
+// One that was cut off stays open.
+void AnswerPrinter::close_call() {
+  if (nlohmann::json::accept(arguments_)) show(")");
+}
+
 // Parts stand on lines of their own.
 void AnswerPrinter::enter(AnswerDelta::Kind kind) {
   const bool same = has_begun_ && kind != AnswerDelta::Kind::call &&
                     (kind == part_ || (is_of_call(kind) && is_of_call(part_)));
   if (same) return;
   if (has_begun_) {
-    if (is_of_call(part_)) show(")");
+    if (is_of_call(part_)) close_call();
     if (last_ != '\n') show("\n");
     if (part_ == AnswerDelta::Kind::reasoning) show("\n");
   }
@@ -49,7 +56,9 @@ void AnswerPrinter::take(const AnswerDelta& delta) {
   if (delta.kind == AnswerDelta::Kind::call) {
     terminal_.answer(terminal_.bold(without_controls(delta.text)));
     show("(");
+    arguments_.clear();
   } else {
+    if (delta.kind == AnswerDelta::Kind::arguments) arguments_ += delta.text;
     show(delta.text, delta.kind == AnswerDelta::Kind::reasoning);
   }
 }
@@ -57,7 +66,7 @@ void AnswerPrinter::take(const AnswerDelta& delta) {
 void AnswerPrinter::finish(bool ends_line) {
   if (!has_begun_) return;
   const bool in_call = is_of_call(part_);
-  if (in_call) show(")");
+  if (in_call) close_call();
   if ((ends_line || in_call) && last_ != '\n') show("\n");
   has_begun_ = false;
 }

@@ -4,6 +4,7 @@
 // Threads: externally synchronised; one per answer.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "cli/terminal.h"
@@ -24,11 +25,13 @@ class AnswerPrinter {
  private:
   void enter(AnswerDelta::Kind kind);
   void show(std::string_view text, bool is_dim = false);
+  void close_call();
 
   Terminal& terminal_;
   const bool shows_reasoning_;
   bool has_begun_ = false;
   AnswerDelta::Kind part_ = AnswerDelta::Kind::content;  // that is being shown
+  std::string arguments_;                                // of the last call
   char last_ = '\n';                                     // that was shown
 };
 

@@ -60,10 +60,14 @@ Status Conversation::go_on(const std::stop_token& stop, Answer& answer) {
     return status;
   }
   if (!status.ok()) answer.calls.clear();  // broken off: nobody waits for their results
-  OrderedJson message = answer.message();
+  // Nor for that of a call which was cut off, and templates take no half arguments.
+  Answer kept = answer;
+  std::erase_if(kept.calls,
+                [](const Answer::Call& call) { return !OrderedJson::accept(call.arguments); });
+  OrderedJson message = kept.message();
   message.erase("reasoning_content");  // models are trained on chats without what they thought
   messages_.push_back(std::move(message));
-  awaited_.assign(answer.calls.begin(), answer.calls.end());
+  awaited_.assign(kept.calls.begin(), kept.calls.end());
   call_count_ += answer.calls.size();
   return status;
 }

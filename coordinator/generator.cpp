@@ -80,7 +80,7 @@ struct Generator::Answer {
     if (!rest.text.empty() || !rest.deltas.empty()) listener(std::move(rest));
     const TimePoint now = clock.now();
     if (generated == 0) first_token = now;
-    const bool has_calls = parser && parser->calls() > 0;
+    const bool has_calls = parser && parser->ends_with_calls();
     const bool by_model = by_stop_string || finish.reason == FinishReason::end_token;
     listener(remote::GenerateFinished{.reason = !by_model   ? finish_reason_name(finish.reason)
                                                 : has_calls ? "tool_calls"

@@ -110,6 +110,22 @@ TEST_F(Tools, AChatTakesTheResultsAndGoesOn) {
   EXPECT_GT(answers[1]["prompt_tokens"], answers[0]["prompt_tokens"]) << "the call and its result";
 }
 
+// Nobody waits for the result of half a call: the next line is a question.
+TEST_F(Tools, AChatWaitsForNoResultOfACutCall) {
+  const CommandResult result = strata({"chat", "-m", model(), "--json", "--tools", tools_,
+                                       "--tool-choice", "f", "-n", "28", "--temperature", "0"},
+                                      {.input = "call it\nagain\n"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<json> answers = json_lines(result.out);
+  ASSERT_EQ(answers.size(), 2U) << result.err;
+  for (const json& answer : answers) {
+    EXPECT_EQ(answer["finish_reason"], "length");
+    const json& calls = answer["message"]["tool_calls"];
+    ASSERT_EQ(calls.size(), 1U) << answer;
+    EXPECT_FALSE(json::accept(calls[0]["function"]["arguments"].get<std::string>())) << answer;
+  }
+}
+
 // The model's file does not exist: nothing of it was looked at.
 TEST_F(Tools, WhatMakesNoSenseIsAWrongUse) {
   const std::string bad =
@@ -151,6 +167,9 @@ TEST(AnswerPrinter, PartsStandOnLinesOfTheirOwn) {
   EXPECT_EQ(printed(deltas, ShowReasoning::on_terminal), "Well:\nf({\"a\":1})\ng({})\n");
   EXPECT_EQ(printed({{Kind::content, "a\n", 0}}, ShowReasoning::show), "a\n");
   EXPECT_EQ(printed({}, ShowReasoning::show), "");
+  // A call that was cut off stays open.
+  EXPECT_EQ(printed({{Kind::call, "f", 0}, {Kind::arguments, "{\"a\":", 0}}, ShowReasoning::show),
+            "f({\"a\":\n");
 }
 
 }  // namespace

@@ -198,4 +198,8 @@ std::vector<AnswerDelta> AnswerParser::finish() {
 
 int32_t AnswerParser::calls() const { return state_->sink().calls(); }
 
+bool AnswerParser::ends_with_calls() const {
+  return state_->sink().calls() > 0 && !state_->sink().call_is_open();
+}
+
 }  // namespace strata

@@ -1,8 +1,9 @@
 // AnswerParser: a model's text, as it streams in, into reasoning, content and tool calls.
 //
 // However the text is cut into pieces, the deltas of one kind joined are the same. Arguments are
-// passed on as they come, and joined they are always one JSON value: what the model breaks off or
-// spoils is completed. Text that only looked like a call comes back as content.
+// passed on as they come, and joined they are one JSON value. Where the model breaks off or spoils
+// it, they end there: nothing is put in that the model did not write. Text that only looked like a
+// call comes back as content.
 //
 // Threads: externally synchronised; one per answer.
 #pragma once
@@ -41,8 +42,10 @@ class AnswerParser {
   // The rest, at the end of the answer.
   std::vector<AnswerDelta> finish();
 
-  // Calls that were begun: the finish reason is then "tool_calls".
+  // Calls that were begun.
   int32_t calls() const;
+  // There are some, and the last one is whole: the finish reason is then "tool_calls".
+  bool ends_with_calls() const;
 
  private:
   class State;

@@ -20,7 +20,7 @@ class JsonCallReader final : public CallReader {
       : end_(std::move(end)), known_names_(std::move(known_names)) {}
 
   Step feed(char byte, DeltaSink& sink) override;
-  bool finish(DeltaSink& sink) override;
+  bool finish(DeltaSink& /*sink*/) override { return any_call_; }
 
  private:
   enum class Place : uint8_t { start, between, object, behind };
@@ -111,7 +111,6 @@ CallReader::Step JsonCallReader::feed_object(char byte, DeltaSink& sink) {
   const bool was_key = scanner.is_in_key();
   const JsonScanner::Step step = scanner.feed(byte);
   if (step == JsonScanner::Step::refused || step == JsonScanner::Step::ended) {
-    if (call_.is_announced) call_.writer.finish(sink);
     return fail();
   }
   if (call_.in_value) {
@@ -184,33 +183,34 @@ CallReader::Step JsonCallReader::end_object(DeltaSink& sink) {
       if (!call_.writer.feed(byte, sink)) break;
     }
   }
-  call_.writer.finish(sink);
+  call_.writer.end_call(sink);
   call_ = Call();
   place_ = Place::between;
   return in_list_ ? Step::more : end_calls();
-}
-
-bool JsonCallReader::finish(DeltaSink& sink) {
-  if (call_.is_announced) call_.writer.finish(sink);
-  return any_call_;
 }
 
 }  // namespace
 
 bool ArgumentsWriter::feed(char byte, DeltaSink& sink) {
   if (done_) return is_json_space(byte);
-  const bool in_string = scanner_.is_in_string();
   const JsonScanner::Step step = scanner_.feed(byte);
-  if (step == JsonScanner::Step::refused || step == JsonScanner::Step::ended) return false;
+  if (step == JsonScanner::Step::refused || step == JsonScanner::Step::ended) {
+    // A number at the top is whole where it ends; anything else is spoiled.
+    if (step == JsonScanner::Step::ended) sink.end_call();
+    done_ = true;
+    return false;
+  }
   if (!begun_ && is_json_space(byte)) return true;
   begun_ = true;
-  sink.arguments(commas_.push(byte, in_string));
+  sink.arguments(std::string_view(&byte, 1));
   done_ = step == JsonScanner::Step::done;
+  if (done_) sink.end_call();
   return true;
 }
 
-void ArgumentsWriter::finish(DeltaSink& sink) {
-  if (!done_) sink.arguments(begun_ ? scanner_.completion() : "{}");
+void ArgumentsWriter::end_call(DeltaSink& sink) {
+  if (!begun_) sink.arguments("{}");
+  if (!begun_ || scanner_.is_complete()) sink.end_call();
   done_ = true;
 }
 

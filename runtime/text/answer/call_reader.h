@@ -12,18 +12,19 @@
 
 namespace strata {
 
-// Passes an arguments value on as its bytes come; joined, they are one JSON value.
+// Passes an arguments value on as its bytes come; joined, they are one JSON value, or the beginning
+// of one where the model broke off.
 class ArgumentsWriter {
  public:
-  // False: the byte belongs to no JSON here; nothing was written.
+  // False: the byte belongs to no JSON here, and nothing is written from now on.
   bool feed(char byte, DeltaSink& sink);
+  // The value is whole, or spoiled.
   bool is_done() const { return done_; }
-  // Completes what was begun, or writes {} if nothing was.
-  void finish(DeltaSink& sink);
+  // The model has ended the call itself: one without arguments has {}, as readers expect.
+  void end_call(DeltaSink& sink);
 
  private:
   JsonScanner scanner_;
-  CommaHolder commas_;
   bool begun_ = false;
   bool done_ = false;
 };
@@ -39,7 +40,8 @@ class CallReader {
   virtual ~CallReader() = default;
 
   virtual Step feed(char byte, DeltaSink& sink) = 0;
-  // The answer ends here: what was begun is completed. False: it was no call, raw() is content.
+  // The answer ends here; a call that was begun stays as far as it was written. False: it was no
+  // call, raw() is content.
   virtual bool finish(DeltaSink& sink) = 0;
   // What was read and not passed on as a call.
   const std::string& raw() const { return raw_; }

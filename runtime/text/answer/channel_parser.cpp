@@ -49,9 +49,7 @@ void ChannelParser::put(std::string_view text, DeltaSink& sink) {
       sink.content(text);
       break;
     case Body::call:
-      for (const char byte : text) {
-        if (!writer_.feed(byte, sink)) writer_.finish(sink);
-      }
+      for (const char byte : text) writer_.feed(byte, sink);
   }
 }
 
@@ -70,7 +68,7 @@ void ChannelParser::feed(char byte, DeltaSink& sink) {
   }
   put(matcher_->push(std::string_view(&byte, 1)), sink);
   if (!matcher_->stopped()) return;
-  if (body_ == Body::call) writer_.finish(sink);
+  if (body_ == Body::call) writer_.end_call(sink);
   enter_header();
 }
 
@@ -83,7 +81,6 @@ void ChannelParser::finish(DeltaSink& sink) {
     return;
   }
   put(matcher_->flush(), sink);
-  if (body_ == Body::call) writer_.finish(sink);
 }
 
 }  // namespace strata

@@ -35,11 +35,16 @@ class DeltaSink {
   // Requires: a name.
   void call(std::string_view name) {
     ++calls_;
+    call_is_open_ = true;
     add(AnswerDelta::Kind::call, name);
   }
   void arguments(std::string_view text) { add(AnswerDelta::Kind::arguments, text); }
 
+  // The arguments of the last call are whole.
+  void end_call() { call_is_open_ = false; }
+
   int32_t calls() const { return calls_; }
+  bool call_is_open() const { return call_is_open_; }
   std::vector<AnswerDelta> take() { return std::exchange(deltas_, {}); }
   // Content keeps its leading space: the answer was not split at all.
   void keep_leading_space() { has_content_ = true; }
@@ -47,6 +52,7 @@ class DeltaSink {
  private:
   std::vector<AnswerDelta> deltas_;
   int32_t calls_ = 0;
+  bool call_is_open_ = false;
   bool has_content_ = false;
 };
 

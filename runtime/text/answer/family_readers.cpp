@@ -1,6 +1,7 @@
 // Calls in the syntaxes of Mistral, DeepSeek and Qwen Coder.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/json_text.h"
@@ -18,14 +19,26 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1));
 }
 
-// By our own scanner: the library takes a NUL for the end of the text.
-bool is_json_value(std::string_view text) {
+// What a text is as JSON. By our own scanner: the library takes a NUL for the end of the text.
+enum class JsonPart : uint8_t { none, beginning, whole };
+
+JsonPart json_part(std::string_view text) {
   JsonScanner scanner;
   for (const char byte : text) {
     const JsonScanner::Step step = scanner.feed(byte);
-    if (step == JsonScanner::Step::refused || step == JsonScanner::Step::ended) return false;
+    if (step == JsonScanner::Step::refused || step == JsonScanner::Step::ended) {
+      return JsonPart::none;
+    }
   }
-  return scanner.is_complete();
+  return scanner.is_complete() ? JsonPart::whole : JsonPart::beginning;
+}
+
+// Without the beginning of `marker` at its end.
+std::string_view without_begun_marker(std::string_view text, std::string_view marker) {
+  for (size_t length = std::min(text.size(), marker.size()); length > 0; --length) {
+    if (text.ends_with(marker.substr(0, length))) return text.substr(0, text.size() - length);
+  }
+  return text;
 }
 
 bool is_name(std::string_view text) {
@@ -42,7 +55,7 @@ class MistralReader final : public CallReader {
     raw_ += byte;
     if (list_ != nullptr) return list_->feed(byte, sink);
     if (in_arguments_) {
-      if (!writer_.feed(byte, sink)) writer_.finish(sink);
+      writer_.feed(byte, sink);
       return writer_.is_done() ? Step::done : Step::more;
     }
     if (byte != '[' && byte != '{') {
@@ -67,9 +80,7 @@ class MistralReader final : public CallReader {
   }
 
   bool finish(DeltaSink& sink) override {
-    if (list_ != nullptr) return list_->finish(sink);
-    if (in_arguments_) writer_.finish(sink);
-    return in_arguments_;
+    return list_ != nullptr ? list_->finish(sink) : in_arguments_;
   }
 
  private:
@@ -86,7 +97,7 @@ class DeepSeekReader final : public CallReader {
   Step feed(char byte, DeltaSink& sink) override {
     raw_ += byte;
     if (in_arguments_) {
-      if (!writer_.feed(byte, sink)) writer_.finish(sink);
+      writer_.feed(byte, sink);
       if (writer_.is_done()) {
         in_arguments_ = false;
         head_.clear();
@@ -114,10 +125,7 @@ class DeepSeekReader final : public CallReader {
     return Step::more;
   }
 
-  bool finish(DeltaSink& sink) override {
-    if (in_arguments_) writer_.finish(sink);
-    return any_call_;
-  }
+  bool finish(DeltaSink& /*sink*/) override { return any_call_; }
 
  private:
   static constexpr std::string_view kBegin = "<｜tool▁call▁begin｜>";
@@ -160,44 +168,86 @@ class XmlReader final : public CallReader {
     } else if (part_.ends_with(end_)) {
       close(sink);
       return Step::done;
+    } else if (part_.ends_with(kFunctionEnd) && !key_and_value()) {
+      close(sink);  // within a parameter it is text
     }
     return Step::more;
   }
 
   bool finish(DeltaSink& sink) override {
     if (name_.empty()) return false;
-    close(sink);
+    if (!closed_) write_begun_parameter(sink);
     return true;
   }
 
  private:
   static constexpr std::string_view kFunction = "<function=";
+  static constexpr std::string_view kFunctionEnd = "</function>";
   static constexpr std::string_view kParameter = "<parameter=";
   static constexpr std::string_view kParameterEnd = "</parameter>";
 
-  void write_parameter(DeltaSink& sink) {
+  static std::string quoted(std::string_view text) { return dump_json(Json(text)); }
+
+  // The key of the parameter in part_, with what follows it; none before its tag is whole.
+  std::optional<std::pair<std::string, std::string_view>> key_and_value() const {
     const size_t begin = part_.find(kParameter);
-    if (begin == std::string::npos) return;
-    const size_t key_end = part_.find('>', begin);
-    const std::string key =
-        trimmed(part_.substr(begin + kParameter.size(), key_end - begin - kParameter.size()));
-    std::string value =
-        part_.substr(key_end + 1, part_.size() - key_end - 1 - kParameterEnd.size());
+    if (begin == std::string::npos) return std::nullopt;
+    const size_t key_begin = begin + kParameter.size();
+    const size_t key_end = part_.find('>', key_begin);
+    if (key_end == std::string::npos) return std::nullopt;
+    std::string_view value = std::string_view(part_).substr(key_end + 1);
     // The frame puts a line break after the opening and before the closing tag.
-    if (value.starts_with('\n')) value.erase(0, 1);
-    if (value.ends_with('\n')) value.pop_back();
-    const bool parse =
-        std::find(parsed_.begin(), parsed_.end(), name_ + "." + key) != parsed_.end();
-    const bool is_json = parse && is_json_value(trimmed(value));
-    const auto quoted = [](const std::string& text) { return dump_json(Json(text)); };
-    sink.arguments((any_ ? ", " : "") + quoted(key) + ": " +
-                   (is_json ? trimmed(value) : quoted(value)));
+    if (value.starts_with('\n')) value.remove_prefix(1);
+    return std::pair(trimmed(part_.substr(key_begin, key_end - key_begin)), value);
+  }
+
+  bool is_parsed(const std::string& key) const {
+    return std::find(parsed_.begin(), parsed_.end(), name_ + "." + key) != parsed_.end();
+  }
+
+  void write_key(const std::string& key, DeltaSink& sink) {
+    sink.arguments((any_ ? ", " : "") + quoted(key) + ": ");
     any_ = true;
   }
 
+  void write_parameter(DeltaSink& sink) {
+    auto parameter = key_and_value();
+    if (!parameter || closed_) return;
+    auto& [key, value] = *parameter;
+    value.remove_suffix(kParameterEnd.size());
+    if (value.ends_with('\n')) value.remove_suffix(1);
+    const bool is_json = is_parsed(key) && json_part(trimmed(value)) == JsonPart::whole;
+    write_key(key, sink);
+    sink.arguments(is_json ? trimmed(value) : quoted(value));
+  }
+
+  // The answer ends in the middle of a parameter: what stands of it, without an end.
+  void write_begun_parameter(DeltaSink& sink) {
+    auto parameter = key_and_value();
+    if (!parameter) return;
+    auto& [key, value] = *parameter;
+    value = without_begun_marker(value, "\n" + std::string(kParameterEnd));
+    value = without_begun_marker(value, kParameterEnd);
+    write_key(key, sink);
+    if (is_parsed(key) && json_part(trimmed(value)) != JsonPart::none) {
+      sink.arguments(trimmed(value));
+      return;
+    }
+    std::string text = quoted(value);
+    text.pop_back();
+    sink.arguments(text);
+  }
+
   void close(DeltaSink& sink) {
-    if (!closed_) sink.arguments("}");
+    if (closed_) return;
     closed_ = true;
+    if (key_and_value()) {
+      // The model forgot the parameter's end, and perhaps more of it.
+      part_.resize(part_.size() - end_.size());
+      return write_begun_parameter(sink);
+    }
+    sink.arguments("}");
+    sink.end_call();
   }
 
   std::string end_;

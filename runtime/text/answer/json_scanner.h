@@ -1,6 +1,6 @@
-// JsonScanner: reads one JSON value byte by byte, refuses the first byte that no JSON has there,
-// and can always say which bytes would make a whole of what it has read. Stricter than RFC 8259 in
-// what its readers disagree on: numbers are within a double's range, surrogates come in pairs.
+// JsonScanner: reads one JSON value byte by byte, and refuses the first byte that no JSON has
+// there. Stricter than RFC 8259 in what its readers disagree on: numbers are within a double's
+// range, surrogates come in pairs.
 //
 // Threads: externally synchronised.
 #pragma once
@@ -27,9 +27,6 @@ class JsonScanner {
 
   // The value is complete, or would be if nothing followed (a number at the top).
   bool is_complete() const;
-  // Bytes that complete what was read, empty if it is complete; as if a comma at its very end had
-  // not been there, see CommaHolder.
-  std::string completion() const;
 
   // Objects and lists that are open.
   size_t depth() const { return stack_.size(); }
@@ -73,17 +70,6 @@ class JsonScanner {
   int unicode_digits_ = 0;
   uint32_t unicode_ = 0;      // their value so far
   bool expects_low_ = false;  // a high surrogate was read, and the low one not yet whole
-};
-
-// Passes JSON on, but holds a comma and white space back until something follows: so what was
-// passed on can be completed at any time.
-class CommaHolder {
- public:
-  // The bytes that may go out now that `byte` came.
-  std::string push(char byte, bool in_string);
-
- private:
-  std::string held_;
 };
 
 }  // namespace strata

@@ -1,11 +1,10 @@
-// Goal: answers of every family become reasoning, content and calls; however the text was cut, and
-// wherever it breaks off, arguments are JSON.
+// Goal: answers of every family become reasoning, content and calls, however the text was cut;
+// where it breaks off, arguments are what the model wrote of them and nothing else.
 #include "runtime/text/answer/answer_parser.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "runtime/text/answer/tool_format.h"
@@ -125,16 +124,98 @@ TEST(AnswerParser, NoCutMatters) {
   }
 }
 
-TEST(AnswerParser, ArgumentsAreJsonWhereverTheAnswerBreaksOff) {
+// Each call is a beginning of the whole answer's, also where the pieces are single bytes.
+TEST(AnswerParser, NothingIsAddedWhereverTheAnswerBreaksOff) {
   for (const Family& family : families()) {
     const ToolFormat format = tool_format_of(family.source, true);
     for (size_t length = 0; length <= family.text.size(); ++length) {
-      const Answer answer = parse_answer(format, with_tools(), family.text.substr(0, length));
-      for (const auto& [name, arguments] : answer.calls) {
-        EXPECT_TRUE(nlohmann::json::accept(arguments))
-            << family.name << " to " << length << ": " << arguments;
+      const std::string text = family.text.substr(0, length);
+      const Answer answer = parse_answer(format, with_tools(), text);
+      EXPECT_EQ(parse_answer(format, with_tools(), text, 1), answer) << text;
+      ASSERT_LE(answer.calls.size(), family.answer.calls.size()) << text;
+      for (size_t i = 0; i < answer.calls.size(); ++i) {
+        const auto& [name, arguments] = answer.calls[i];
+        EXPECT_EQ(name, family.answer.calls[i].first);
+        const std::string& whole = family.answer.calls[i].second;
+        EXPECT_TRUE(whole.starts_with(arguments)) << text << ": " << arguments;
+        EXPECT_TRUE(arguments == whole || i + 1 == answer.calls.size());
       }
     }
+  }
+}
+
+TEST(AnswerParser, ACutCallEndsWhereTheModelStopped) {
+  struct Case {
+    const char* source;
+    const char* text;
+    const char* arguments;
+  };
+  for (const Case& each : {
+           Case{"<tool_call>", R"(<tool_call>{"name": "f", "arguments": {"a": "x",)",
+                R"({"a": "x",)"},
+           Case{"<tool_call>", R"(<tool_call>{"name": "f", "arguments": {"a": "x", "b": 12)",
+                R"({"a": "x", "b": 12)"},
+           Case{"<tool_call>", R"(<tool_call>{"name": "f", "arguments": {"a": tr)", R"({"a": tr)"},
+           Case{"<|python_tag|>", R"({"name": "f", "parameters": {"q": "\ud8)", R"({"q": "\ud8)"},
+           Case{"", R"([{"name": "f", "arguments": {"b":)", R"({"b":)"},
+           Case{"[TOOL_CALLS] [ARGS]", R"([TOOL_CALLS]f[ARGS]{"a": [1, )", R"({"a": [1, )"},
+           Case{"<｜tool▁calls▁begin｜>",
+                "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"a", "{\"a"},
+           Case{"<|channel|><|message|>",
+                R"(<|channel|>commentary to=functions.f <|message|>{"a": nul)", R"({"a": nul)"},
+           Case{"<tool_call><function=", "<tool_call>\n<function=f>\n", "{"},
+           Case{"<tool_call><function=", "<tool_call>\n<function=f>\n<parameter=q", "{"},
+           Case{"<tool_call><function=", "<tool_call>\n<function=f>\n<parameter=q>\nPar",
+                R"({"q": "Par)"},
+           Case{"<tool_call><function=", "<tool_call><function=f><parameter=q>\nParis\n</para",
+                R"({"q": "Paris)"},
+           Case{"<tool_call><function=", "<tool_call><function=f><parameter=n>\n1", R"({"n": 1)"},
+           // Spoiled, and ended by the model in the middle.
+           Case{"<tool_call>", R"(<tool_call>{"name": "f", "arguments": {"a": 1,}}</tool_call>)",
+                R"({"a": 1,)"},
+           Case{"<tool_call><function=", "<tool_call><function=f><parameter=q>x</tool_call>",
+                R"({"q": "x)"},
+           Case{"<|channel|><|message|>",
+                R"(<|channel|>commentary to=functions.f <|message|>{"a": <|call|>)", R"({"a": )"},
+       }) {
+    for (const size_t piece : {0, 1, 3}) {
+      AnswerParser parser(tool_format_of(each.source, true), with_tools());
+      Answer answer;
+      const std::string text = each.text;
+      const size_t step = piece == 0 ? text.size() : piece;
+      for (size_t at = 0; at < text.size(); at += step) {
+        test::take(parser.push(text.substr(at, step)), answer);
+      }
+      test::take(parser.finish(), answer);
+      ASSERT_EQ(answer.calls.size(), 1U) << each.text;
+      EXPECT_EQ(answer.calls[0].second, each.arguments) << each.text;
+      EXPECT_FALSE(parser.ends_with_calls()) << each.text;
+    }
+  }
+}
+
+TEST(AnswerParser, AWholeCallIsOneAlsoBeforeItsEndMarker) {
+  struct Case {
+    const char* source;
+    const char* text;
+    const char* arguments;
+  };
+  for (const Case& each :
+       {Case{"<tool_call>", R"(<tool_call>{"name": "f", "arguments": {"a": 1 })", R"({"a": 1 })"},
+        Case{"<tool_call>", R"(<tool_call>{"name": "f"})", "{}"},
+        Case{"[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]f[ARGS]{}", "{}"},
+        Case{"<tool_call><function=",
+             "<tool_call><function=f><parameter=q></function></parameter></function>",
+             R"({"q": "</function>"})"},
+        Case{"<|channel|><|message|>", "<|channel|>commentary to=functions.f <|message|><|call|>",
+             "{}"}}) {
+    AnswerParser parser(tool_format_of(each.source, true), with_tools());
+    Answer answer;
+    test::take(parser.push(each.text), answer);
+    test::take(parser.finish(), answer);
+    ASSERT_EQ(answer.calls.size(), 1U) << each.text;
+    EXPECT_EQ(answer.calls[0].second, each.arguments) << each.text;
+    EXPECT_TRUE(parser.ends_with_calls()) << each.text;
   }
 }
 
