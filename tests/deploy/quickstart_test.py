@@ -9,9 +9,11 @@ import pathlib
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 STRATA, SOURCE = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
@@ -99,6 +101,26 @@ class Quickstart(unittest.TestCase):
         for step in (b"1 of 3", b"2 of 3"):
             self.assertIn(b"\r\033[K\033[2mbuild: " + step, shown)
         self.assertNotRegex(shown, rb"\nbuild: \d")
+
+    def test_a_signal_ends_the_build_at_once(self):
+        self.pretend("ninja", """case "$*" in *-n*) exit 0;; esac
+echo $$ >"$here/ninja.pid"; echo "[1/3] Building"; exec sleep 60""")
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            with self.subTest(number.name):
+                (self.bin / "ninja.pid").unlink(missing_ok=True)
+                process = subprocess.Popen([self.tree / "deploy/quickstart.sh", "Hello"], env=self.environment,
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                deadline = time.monotonic() + TIMEOUT_S
+                while not (self.bin / "ninja.pid").exists() or not (self.bin / "ninja.pid").read_text():
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.05)
+                begin = time.monotonic()
+                process.send_signal(number)
+                self.assertEqual(process.wait(TIMEOUT_S), code)
+                self.assertLess(time.monotonic() - begin, 20)
+                with self.assertRaises(ProcessLookupError):
+                    os.kill(int((self.bin / "ninja.pid").read_text()), 0)
+                self.assertEqual(list(self.temporary.iterdir()), [])
 
     def test_a_failed_build_says_why(self):
         self.pretend("ninja", "echo '[1/3] Building'; echo 'x.cpp:1: error: no'; exit 1")
