@@ -170,6 +170,28 @@ echo 'E: Unable to locate package g++'; exit 100""")
         self.environment["STRATA_MODELS_DIR"] = str(self.work / "a file")
         self.fails("cannot be kept in .*set STRATA_MODELS_DIR", "fetch_model.sh", "smollm2")
 
+    def run_tests(self):
+        (self.tree / "tests").mkdir(exist_ok=True)
+        shutil.copy(SOURCE / "tests/run.sh", self.tree / "tests")
+        done = subprocess.run([self.tree / "tests/run.sh", "-L", "unit"], env=self.environment, capture_output=True, text=True,
+                              timeout=TIMEOUT_S, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def test_all_tests_are_one_command(self):
+        self.pretend("cmake", 'echo "cmake $*"')
+        self.pretend("ctest", 'echo "ctest $* with $STRATA_MODELS_DIR"; exit 8')
+        self.pretend("python3", "exit 1")  # gemma3-270m cannot be fetched
+        code, output, errors = self.run_tests()
+        self.assertEqual(code, 8)  # as ctest has it
+        self.assertRegex(output, r"(?m)^cmake --build --preset release -j \d+$")
+        self.assertRegex(output, rf"(?m)^ctest --preset release .* -L unit with {self.work}/models$")
+        self.assertIn("warning: the real models could not be fetched; tests that need them are skipped", errors)
+        self.assertIn("error: gemma3-270m", (self.tree / "build/fetch.log").read_text())
+        self.pretend("cmake", 'echo "no gRPC here"; exit 1')
+        code, output, errors = self.run_tests()
+        self.assertEqual((code, output), (1, ""))
+        self.assertIn("no gRPC here\nerror: the build cannot be configured", errors)
+
     def test_used_wrongly(self):
         code, output, errors = self.run_script("quickstart.sh")
         self.assertEqual((code, "Usage: deploy/quickstart.sh" in output), (2, True), errors)
