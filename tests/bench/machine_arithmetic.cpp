@@ -20,6 +20,8 @@ namespace {
 constexpr int64_t kRoundsOfRun = 30'000;  // of all chains: 0.1 to 0.2 ms
 constexpr int64_t kAddsOfRun = 100'000;   // some 0.03 ms
 constexpr double kSecondsOfIteration = 0.02;
+// On a busy machine the time may pass in one interrupted run: then it takes longer.
+constexpr int kRunsOfIteration = 20;
 // What measuring may add, with clocks that move.
 constexpr double kTolerance = 0.03;
 
@@ -93,6 +95,7 @@ void run_on_cores(const Work& work, Best& best) {
   const auto cores = static_cast<int64_t>(best.ghz.size());
   std::vector<Span> spans(best.ghz.size());
   std::atomic<bool> is_over = false;
+  int runs = 0;  // core 0's
   Meeting meeting(cores);
   const double end = clock_s() + kSecondsOfIteration;
   const auto run_core = [&](size_t core) {
@@ -111,7 +114,7 @@ void run_on_cores(const Work& work, Best& best) {
       }
       best.gops = std::max(
           best.gops, work.ops_of_run * static_cast<double>(cores) / (all.end - all.begin) / 1e9);
-      is_over = all.end >= end;
+      is_over = ++runs >= kRunsOfIteration && all.end >= end;
     }
   };
   std::vector<std::jthread> others;
@@ -119,16 +122,22 @@ void run_on_cores(const Work& work, Best& best) {
   run_core(0);
 }
 
-// A sentence if a rate is more than the clock and the ports allow.
-std::string excess(const Work& work, const Best& best, double ghz_sum) {
-  const double bound = ghz_sum * work.steps_per_cycle * work.ops_of_step;
-  if (best.gops <= bound * (1 + kTolerance)) return {};
-  return fmt::format(
-      "{:.0f} GOPS are more than the {:.0f} that {:.2f} GHz and {:.3g} steps a cycle ({}) allow: "
-      "the "
-      "compiler joined chains, or the ports are others (--steps-per-cycle)",
-      best.gops, bound, ghz_sum / static_cast<double>(best.ghz.size()), work.steps_per_cycle,
-      work.family);
+double bound_of(const Work& work, const Best& best) {
+  double ghz_sum = 0;
+  for (const double ghz : best.ghz) ghz_sum += ghz;
+  return ghz_sum * work.steps_per_cycle * work.ops_of_step;
+}
+
+// Whether the rate is more than clock and ports allow. Before it says so it looks at the clock some
+// more times: each look may have been interrupted.
+bool exceeds_bound(const Work& work, Best& best) {
+  constexpr int kMoreLooks = 2000;
+  const auto exceeds = [&] { return best.gops > bound_of(work, best) * (1 + kTolerance); };
+  for (int i = 0; i < kMoreLooks && exceeds(); ++i) {
+    const double now_ghz = clock_ghz();
+    for (double& ghz : best.ghz) ghz = std::max(ghz, now_ghz);
+  }
+  return exceeds();
 }
 
 void time_arithmetic(benchmark::State& state, const Work& work,
@@ -136,20 +145,26 @@ void time_arithmetic(benchmark::State& state, const Work& work,
   Best best;
   best.ghz.resize(static_cast<size_t>(state.range(0)));
   for (auto _ : state) run_on_cores(work, best);
-  double ghz_sum = 0;
-  for (const double ghz : best.ghz) ghz_sum += ghz;
+  const bool is_known = work.steps_per_cycle > 0;
+  const bool exceeds = is_known && exceeds_bound(work, best);
+  double ghz = 0;
+  for (const double each : best.ghz) ghz += each / static_cast<double>(best.ghz.size());
   state.counters["GOPS"] = best.gops;
-  state.counters["GHz"] = ghz_sum / static_cast<double>(best.ghz.size());
-  if (work.steps_per_cycle == 0) {
+  state.counters["GHz"] = ghz;
+  if (!is_known) {
     state.SetLabel("ports not known");
     return;
   }
-  state.counters["of_bound"] = best.gops / (ghz_sum * work.steps_per_cycle * work.ops_of_step);
+  const double bound = bound_of(work, best);
+  state.counters["of_bound"] = best.gops / bound;
   state.SetLabel(fmt::format("{}: {:.3g} steps a cycle", work.family, work.steps_per_cycle));
-  const std::string text = excess(work, best, ghz_sum);
-  if (text.empty()) return;
-  failures.push_back(text);
-  state.SkipWithError(text.c_str());
+  if (!exceeds) return;
+  failures.push_back(
+      fmt::format("{:.0f} GOPS are more than the {:.0f} that {:.2f} GHz and {:.3g} steps a cycle "
+                  "({}) allow: the "
+                  "compiler joined chains, or the ports are others (--steps-per-cycle)",
+                  best.gops, bound, ghz, work.steps_per_cycle, work.family));
+  state.SkipWithError(failures.back().c_str());
 }
 
 }  // namespace
