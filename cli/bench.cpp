@@ -45,11 +45,11 @@ struct BenchOptions {
 struct BenchResult {
   std::optional<double> prefill_tokens_per_s;
   std::optional<double> decode_tokens_per_s;
-  double ttft_ms = 0;
+  std::optional<double> ttft_ms;
   double hop_us = 0;
   double load_s = 0;
-  uint64_t peak_rss_bytes = 0;  // of the largest process
-  double predicted_tokens_per_s = 0;
+  uint64_t peak_rss_bytes = 0;                        // of the largest process
+  std::optional<double> predicted_tokens_per_s;       // of a cluster
   std::optional<double> coordinator_bytes_per_token;  // of a cluster, both ways
   std::vector<int32_t> split;                         // layers of each stage
   std::optional<ThreadPins> pins;                     // of this process's threads, if it computes
@@ -190,7 +190,9 @@ Result<BenchResult> bench_cluster(const BenchOptions& options, Terminal& termina
   coordinator::EngineLoop& engine = cluster->coordinator().engine();
   TRY(measure(engine, options, vocab_size, terminal, stop, result));
   const remote::ClusterStatus status = cluster->coordinator().status();
-  result.predicted_tokens_per_s = status.predicted_tokens_per_s;
+  if (status.predicted_tokens_per_s > 0) {
+    result.predicted_tokens_per_s = status.predicted_tokens_per_s;
+  }
   result.split = split_of(status);
   const auto stages = static_cast<uint32_t>(std::max<size_t>(result.split.size(), 1));
   const TrafficMark before = mark_traffic(engine);
@@ -230,11 +232,11 @@ std::string to_json(const BenchResult& result, const BenchOptions& options,
   };
   const Json object = {{"prefill_tokens_per_s", number(result.prefill_tokens_per_s)},
                        {"decode_tokens_per_s", number(result.decode_tokens_per_s)},
-                       {"ttft_ms", result.ttft_ms},
+                       {"ttft_ms", number(result.ttft_ms)},
                        {"hop_us", result.hop_us},
                        {"load_s", result.load_s},
                        {"peak_rss_bytes", result.peak_rss_bytes},
-                       {"predicted_tokens_per_s", result.predicted_tokens_per_s},
+                       {"predicted_tokens_per_s", number(result.predicted_tokens_per_s)},
                        {"coordinator_bytes_per_token", number(result.coordinator_bytes_per_token)},
                        {"model", base_name(options.model.path)},
                        {"workers", options.workers},
@@ -278,7 +280,7 @@ std::string to_text(const BenchResult& result, const BenchOptions& options,
     rows.push_back(row("coordinator", number(result.coordinator_bytes_per_token), "bytes",
                        "sent and received for a token"));
   }
-  if (result.predicted_tokens_per_s > 0) {
+  if (result.predicted_tokens_per_s) {
     rows.push_back(row("predicted", number(result.predicted_tokens_per_s), "tokens/s",
                        "the planner's, one sequence"));
   }
@@ -321,8 +323,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   add("--depth", options->depth, "N",
-      "Tokens in the context before the prompt, whose time is not counted (from the last step that "
-      "ends at or before them)")
+      "Tokens in the context before the prompt, whose time is not counted")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str();
   add("--chunk", options->chunk, "N",

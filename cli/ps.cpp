@@ -46,30 +46,41 @@ std::string state_text(const remote::NodeStatus& node) {
                          static_cast<double>(node.load->total_bytes));
 }
 
+// What a step takes lately, or should; "-" where that is not known.
+std::string step_text(double us) { return us > 0 ? fmt::format("{:.2f} ms", us / 1e3) : "-"; }
+
+// Null where it is not known.
+Json known(double value) { return value > 0 ? Json(value) : Json(); }
+
 std::string to_table(const remote::ClusterStatus& status) {
   std::string text =
       fmt::format("{}  {}, epoch {}", status.model.base_name, status.state, status.epoch);
   if (!status.detail.empty()) text += ": " + status.detail;
   text += "\n";
-  std::vector<std::vector<std::string>> rows = {
-      {"node", "address", "state", "stage", "device", "used", "limit", "steps", "pid", "seen"}};
+  std::vector<std::vector<std::string>> rows = {{"node", "address", "state", "stage", "device",
+                                                 "used", "limit", "steps", "step", "forecast",
+                                                 "pid", "seen"}};
   for (const remote::NodeStatus& node : status.nodes) {
     rows.push_back({node.name, node.address, state_text(node), stage_text(node), devices_text(node),
                     human_bytes(node.used_bytes), human_bytes(node.memory_limit_bytes),
-                    human_count(node.steps_done), std::to_string(node.process_id),
+                    human_count(node.steps_done), step_text(node.step_us),
+                    step_text(node.forecast_us), std::to_string(node.process_id),
                     fmt::format("{} ms ago", node.last_heartbeat_ms)});
   }
   if (status.nodes.empty()) {
     text += "no workers have joined\n";
   } else {
-    text += table_text(rows, {5, 6, 7, 8, 9});
+    text += table_text(rows, {5, 6, 7, 8, 9, 10, 11});
   }
   for (const remote::NodeStatus& node : status.nodes) {
     if (!node.detail.empty()) text += fmt::format("{}: {}\n", node.name, node.detail);
   }
-  text += fmt::format("{} live, {} waiting; predicted {:.1f} tokens/s, measured {:.1f}\n",
-                      status.live_sequences, status.waiting_sequences,
-                      status.predicted_tokens_per_s, status.measured_tokens_per_s);
+  const std::string predicted =
+      status.predicted_tokens_per_s > 0
+          ? fmt::format("predicted {:.1f} tokens/s, ", status.predicted_tokens_per_s)
+          : "";
+  text += fmt::format("{} live, {} waiting; {}measured {:.1f} tokens/s\n", status.live_sequences,
+                      status.waiting_sequences, predicted, status.measured_tokens_per_s);
   return text;
 }
 
@@ -92,6 +103,8 @@ Json node_json(const remote::NodeStatus& node) {
                  {"memory_limit_bytes", node.memory_limit_bytes},
                  {"used_bytes", node.used_bytes},
                  {"steps_done", node.steps_done},
+                 {"step_us", known(node.step_us)},
+                 {"forecast_us", known(node.forecast_us)},
                  {"process_id", node.process_id},
                  {"last_heartbeat_ms", node.last_heartbeat_ms},
                  {"stage", nullptr}};
@@ -120,7 +133,7 @@ std::string to_json(const remote::ClusterStatus& status) {
                        {"cluster_id", status.cluster_id},
                        {"live_sequences", status.live_sequences},
                        {"waiting_sequences", status.waiting_sequences},
-                       {"predicted_tokens_per_s", status.predicted_tokens_per_s},
+                       {"predicted_tokens_per_s", known(status.predicted_tokens_per_s)},
                        {"measured_tokens_per_s", status.measured_tokens_per_s},
                        {"nodes", nodes}};
   return json_line(object);

@@ -101,6 +101,11 @@ void ClusterState::on_message(MemberId id, const remote::FromWorker& message, Ti
   if (member == nullptr) return;
   if (const auto* beat = std::get_if<remote::Heartbeat>(&message)) {
     membership_.heartbeat(id, *beat, now);
+    StageState* stage = stage_of(id);
+    if (stage != nullptr && beat->epoch == epoch_ && stage->watch.observe(*beat, now)) {
+      actions.push_back(
+          warning(fmt::format("{} is slow: {}", member->hello.name, stage->watch.slow_text())));
+    }
     if (beat->load && phase_ == ClusterPhase::loading && beat->epoch == epoch_) {
       on_load_progress(*member, *beat->load, now, actions);
     }
@@ -286,7 +291,10 @@ void ClusterState::begin_load(Plan plan, const std::vector<const Member*>& membe
   for (const PlannedStage& stage : plan.stages) {
     const MemberId member = members[stage.node]->id;
     placed.insert(member);
-    stages_.push_back({.member = member, .command_id = next_command_, .memory = {}});
+    stages_.push_back({.member = member,
+                       .command_id = next_command_,
+                       .memory = {},
+                       .watch = StepWatch(stage.forecast)});
     actions.push_back(
         SendToMember{member,
                      {.command_id = next_command_++,
@@ -452,6 +460,11 @@ remote::NodeStatus ClusterState::node_status(const Member& member, TimePoint now
   node.range = plan_->stages[index].range;
   node.stage_index = static_cast<uint32_t>(index);
   node.memory = stage->memory;
+  if (const auto& times = stage->watch.times()) {
+    node.step_us = times->took_us;
+    node.forecast_us = times->forecast_us;
+  }
+  if (stage->watch.is_slow()) node.detail = "slow: " + stage->watch.slow_text();
   node.state = phase_ == ClusterPhase::ready ? "ready" : "loading";
   if (phase_ == ClusterPhase::loading) node.load = member.heartbeat.load;
   return node;

@@ -27,6 +27,7 @@
 #include "backends/remote/client_records.h"
 #include "coordinator/membership.h"
 #include "coordinator/planner/planner.h"
+#include "coordinator/step_watch.h"
 
 namespace strata::coordinator {
 
@@ -120,6 +121,7 @@ class ClusterState {
     MemberId member = 0;
     uint64_t command_id = 0;  // of the command that is waited for; 0: done
     remote::StageMemory memory;
+    StepWatch watch;
   };
 
   void lose(MemberId id, const Status& why, TimePoint now, ClusterActions& actions);

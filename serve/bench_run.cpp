@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/base/clock.h"
@@ -20,8 +21,7 @@ constexpr auto kCancelInterval = std::chrono::milliseconds(50);
 
 // When a sequence's prompt was computed up to its depth, and when its tokens came.
 struct SequenceTimes {
-  uint32_t counted_from = 0;  // position; 0: no step ended at or before the depth
-  TimePoint counted_begin{};
+  std::optional<TimePoint> counted_begin;  // with a depth: when the step that ends there was done
   std::vector<TimePoint> tokens;
 };
 
@@ -54,9 +54,8 @@ std::optional<double> prefill_rate(const std::vector<SequenceTimes>& sequences,
     return load.prompt_tokens * load.sequences / seconds_between(begin, all_decode);
   }
   const SequenceTimes& only = sequences.front();
-  if (sequences.size() > 1 || only.counted_from == 0) return std::nullopt;
-  const uint32_t counted = load.depth + load.prompt_tokens - only.counted_from;
-  return counted / seconds_between(only.counted_begin, all_decode);
+  if (sequences.size() > 1 || !only.counted_begin) return std::nullopt;
+  return load.prompt_tokens / seconds_between(*only.counted_begin, all_decode);
 }
 
 // The sum of the sequences' own rates from `begin` to `end`, each from its first token in that time
@@ -77,15 +76,17 @@ std::optional<double> decode_rate(const std::vector<SequenceTimes>& sequences, T
 Result<BenchTimes> summarise(const std::vector<SequenceTimes>& sequences, const BenchLoad& load,
                              TimePoint begin) {
   BenchTimes times;
+  double first_s = 0;
   TimePoint all_decode = begin;
   TimePoint end = TimePoint::max();
   for (const SequenceTimes& sequence : sequences) {
     if (sequence.tokens.empty()) return internal_error("a sequence ended without a token");
     all_decode = std::max(all_decode, sequence.tokens.front());
     end = std::min(end, sequence.tokens.back());
-    times.mean_first_ms += seconds_between(begin, sequence.tokens.front()) * 1e3 /
-                           static_cast<double>(sequences.size());
+    first_s += seconds_between(sequence.counted_begin.value_or(begin), sequence.tokens.front());
   }
+  const bool counts = load.depth == 0 || (sequences.size() == 1 && sequences[0].counted_begin);
+  if (counts) times.mean_first_ms = first_s * 1e3 / static_cast<double>(sequences.size());
   times.prefill_tokens_per_s = prefill_rate(sequences, load, begin, all_decode);
   times.decode_tokens_per_s = decode_rate(sequences, all_decode, end);
   return times;
@@ -98,9 +99,7 @@ void note(Progress& progress, uint32_t i, const BenchLoad& load, const RequestEv
   SequenceTimes& sequence = progress.sequences[i];
   if (std::holds_alternative<RequestToken>(event)) sequence.tokens.push_back(now);
   if (const auto* prompt = std::get_if<RequestProgress>(&event)) {
-    if (prompt->computed > load.depth) return;
-    sequence.counted_from = prompt->computed;
-    sequence.counted_begin = now;
+    if (prompt->computed == load.depth) sequence.counted_begin = now;
   }
   if (const auto* finish = std::get_if<RequestFinish>(&event)) {
     ++progress.finished;
@@ -127,6 +126,7 @@ Result<BenchTimes> run_bench(coordinator::EngineLoop& engine, const BenchLoad& l
     request.max_new_tokens = load.new_tokens;
     request.sampling.temperature = 0;
     request.want_progress = load.depth > 0;
+    request.step_border = load.depth;
     ids.push_back(engine.submit(std::move(request), [progress, i, load](const RequestEvent& event) {
       note(*progress, i, load, event);
     }));

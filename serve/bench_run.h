@@ -21,11 +21,11 @@ struct BenchLoad {
 };
 
 struct BenchTimes {
-  double mean_first_ms = 0;  // from submit to a sequence's first token, mean over the sequences
-  // Of all sequences, until the last one's first token. With a depth: of one sequence, from the
-  // last step that ended at or before the depth. Nothing without such a step (a depth shorter than
-  // a chunk) and for several sequences behind a depth, whose steps mix what counts with what does
-  // not.
+  // To a sequence's first token, mean over the sequences: from submit, or with a depth from the end
+  // of the step that ended there. Nothing for several sequences behind a depth, whose steps mix
+  // what counts with what does not.
+  std::optional<double> mean_first_ms;
+  // Of all sequences, until the last one's first token. With a depth as above.
   std::optional<double> prefill_tokens_per_s;
   // Of all sequences while all decode; nothing if there is no such time (one new token, or the
   // first sequences end before the last begin).

@@ -111,6 +111,12 @@ void LocalStage::Impl::run(QueuedStep step) {
   const TimePoint begin = SystemClock().now();
   const uint64_t waited_before = feedback.waits().ns;
   const std::optional<TimePoint> deadline = step.deadline;
+  const StepPlan& plan = step.frame.plan;
+  const uint32_t tokens = plan.live_tokens();
+  uint64_t positions = 0;
+  for (const StepRow& row : plan.rows) {
+    if ((row.flags & StepRow::dead) == 0) positions += uint64_t{row.position} + row.count;
+  }
   StepOutcome outcome = outcome_of(step);
   const TimePoint end = SystemClock().now();
   const uint64_t took = static_cast<uint64_t>((end - begin).count());
@@ -121,6 +127,8 @@ void LocalStage::Impl::run(QueuedStep step) {
     const MutexLock lock(mutex);
     counters.has_step = false;
     counters.busy_ns += busy_ns;
+    counters.tokens_done += tokens;
+    counters.positions_read += positions;
     ++counters.steps_done;
   }
   // A failure is told before the dead step goes on: the tail's answer to that must not overtake it.

@@ -40,8 +40,10 @@ struct LocalStageOptions {
 
 struct StageCounters {
   uint64_t steps_done = 0;
-  uint64_t busy_ns = 0;   // computing; waits for the tail's token are not
-  uint64_t progress = 0;  // grows whenever a step or a wait for the tail's token ends
+  uint64_t busy_ns = 0;         // computing; waits for the tail's token are not
+  uint64_t tokens_done = 0;     // live tokens of the steps that are done
+  uint64_t positions_read = 0;  // of the KV cache, by the rows of these steps
+  uint64_t progress = 0;        // grows whenever a step or a wait for the tail's token ends
   // A step is running, or should be: a thread that does not run what waits for it is stuck.
   bool has_step = false;
   bool awaiting_token = false;  // and waits for the tail's token

@@ -414,6 +414,8 @@ remote::Heartbeat StageHost::heartbeat() const {
     beat.step = counters.step_id;
     beat.step_tokens = counters.step_tokens;
     beat.busy_ns = counters.busy_ns;
+    beat.tokens_done = counters.tokens_done;
+    beat.positions_read = counters.positions_read;
     if (counters.awaiting_token) {
       beat.activity = remote::StageActivity::awaiting_token;
     } else if (counters.has_step) {

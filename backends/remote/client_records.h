@@ -85,7 +85,10 @@ struct NodeStatus {
   uint32_t last_heartbeat_ms = 0;
   StageMemory memory;
   uint64_t process_id = 0;
-  std::string detail;
+  // What a step took lately, and what the plan foretold for such steps; 0: not known.
+  double step_us = 0;
+  double forecast_us = 0;
+  std::string detail;  // why it is a spare, or that it is far slower than foretold
 };
 
 struct ClusterStatus {
@@ -96,7 +99,7 @@ struct ClusterStatus {
   std::vector<NodeStatus> nodes;
   uint32_t live_sequences = 0;
   uint32_t waiting_sequences = 0;
-  double predicted_tokens_per_s = 0;
+  double predicted_tokens_per_s = 0;  // 0: there is no plan
   double measured_tokens_per_s = 0;
   Version version;
   std::string cluster_id;

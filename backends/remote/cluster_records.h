@@ -115,6 +115,9 @@ struct Heartbeat {
   uint64_t step = 0;         // that it is at, or the last one that it did in this epoch
   uint32_t step_tokens = 0;  // live tokens of that step
   uint64_t busy_ns = 0;      // computing, in this epoch
+  uint64_t tokens_done = 0;  // live tokens of the steps that are done, in this epoch
+  // Of the KV cache, by the rows of these steps: each row reads those before it, and its own.
+  uint64_t positions_read = 0;
 };
 
 // The outcome of a command.

@@ -54,6 +54,8 @@ void put(const NodeStatus& node, v1::NodeStatus& out) {
   put_memory(node.memory, *out.mutable_memory());
   out.set_process_id(node.process_id);
   out.set_detail(node.detail);
+  out.set_step_us(node.step_us);
+  out.set_forecast_us(node.forecast_us);
 }
 
 Result<NodeStatus> take(const v1::NodeStatus& in) {
@@ -72,6 +74,8 @@ Result<NodeStatus> take(const v1::NodeStatus& in) {
   node.memory = take_memory(in.memory());
   node.process_id = in.process_id();
   node.detail = peer_text(in.detail());
+  node.step_us = in.step_us();
+  node.forecast_us = in.forecast_us();
   return node;
 }
 

@@ -100,6 +100,8 @@ Result<FromWorker> take(const v1::Heartbeat& in) {
   beat.step = in.step();
   beat.step_tokens = in.step_tokens();
   beat.busy_ns = in.busy_ns();
+  beat.tokens_done = in.tokens_done();
+  beat.positions_read = in.positions_read();
   return FromWorker(std::move(beat));
 }
 
@@ -114,6 +116,8 @@ void put(const Heartbeat& beat, v1::Heartbeat& out) {
   out.set_step(beat.step);
   out.set_step_tokens(beat.step_tokens);
   out.set_busy_ns(beat.busy_ns);
+  out.set_tokens_done(beat.tokens_done);
+  out.set_positions_read(beat.positions_read);
 }
 
 void put(const LoadStage& load, v1::LoadStage& out) {

@@ -65,7 +65,7 @@ std::vector<BatchCandidate> Engine::candidates() const {
     const Sequence& sequence = *live_[i];
     result.push_back(
         {.index = static_cast<uint32_t>(i),
-         .prompt_left = sequence.prompt_left(),
+         .prompt_left = sequence.prompt_left_in_step(),
          .decode_ready = sequence.decode_ready(),
          .decoding = sequence.decoding() && sequence.planned < sequence.last_position_end,
          .last_served = sequence.last_served});

@@ -28,6 +28,7 @@ struct Request {
   std::vector<int32_t> end_ids = {};  // sampling one of these ends the answer; it is not reported
   bool want_logits = false;           // report the logits of all prompt positions
   bool want_progress = false;         // report how far the prompt is computed
+  uint32_t step_border = 0;           // a step ends after so many prompt tokens, for measuring
   std::optional<TimePoint> deadline = {};
 };
 

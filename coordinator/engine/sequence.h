@@ -12,6 +12,7 @@
 // Threads: engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -59,6 +60,11 @@ struct Sequence {
   bool live() const { return sequence_id != 0; }
   // Known tokens that no step has taken yet.
   uint32_t prompt_left() const { return replay_tokens > planned ? replay_tokens - planned : 0; }
+  // Of them, those that the next step may take.
+  uint32_t prompt_left_in_step() const {
+    const uint32_t border = request.step_border;
+    return planned < border ? std::min(prompt_left(), border - planned) : prompt_left();
+  }
   bool decoding() const { return live() && planned >= replay_tokens && planned > 0; }
   // One more decoding row may be sent: positions are left, and not too many are under way.
   bool decode_ready() const {

@@ -165,15 +165,24 @@ uint64_t CostModel::bytes_read(UnitRange units) const {
   return layers + (range.has_head ? model_.output_bytes : 0);
 }
 
-double CostModel::compute_us(const PlannerNode& node, UnitRange units) const {
+StepForecast CostModel::forecast(const PlannerNode& node, UnitRange units) const {
   const double bytes = static_cast<double>(bytes_read(units));
   const double operations = bytes * kOpsPerByte;
-  return std::max(bytes / node.read_bytes_per_s, operations / node.int8_ops_per_s) * 1e6;
+  double position_bytes = 0;
+  const LayerRange range = layers_of(model_, units);
+  for (int32_t layer = range.begin; layer < range.end; ++layer) {
+    position_bytes += static_cast<double>(model_.layers[static_cast<size_t>(layer)].kv_block_bytes);
+  }
+  position_bytes /= static_cast<double>(kBlockPositionsOfKv);
+  return {.read_us = bytes / node.read_bytes_per_s * 1e6,
+          .token_us = operations / node.int8_ops_per_s * 1e6,
+          .position_us = position_bytes / node.read_bytes_per_s * 1e6};
 }
 
 double CostModel::step_us(const PlannerNode& node, UnitRange units) const {
   const bool hands_on = units.end != model_.unit_count() || units.begin != 0;
-  return compute_us(node, units) + (hands_on ? node.hop_us : 0);
+  const StepForecast steps = forecast(node, units);
+  return std::max(steps.read_us, steps.token_us) + (hands_on ? node.hop_us : 0);
 }
 
 std::vector<uint32_t> blocks_for(const ModelProfile& model, uint32_t context, uint32_t sequences,

@@ -56,6 +56,14 @@ struct StageMemoryNeed {
   uint64_t total() const { return weights_bytes + kv_bytes + compute_bytes; }
 };
 
+// What a stage takes for a step: reading the weights, or if that is longer the products of the
+// tokens; and reading what the tokens' rows see of the KV cache.
+struct StepForecast {
+  double read_us = 0;
+  double token_us = 0;     // for each token
+  double position_us = 0;  // for each position of the cache that a row reads
+};
+
 // Prefix sums over a model's units, so that a range costs a subtraction.
 class CostModel {
  public:
@@ -68,7 +76,7 @@ class CostModel {
   // Microseconds, the hop to the next stage included if there is one. Requires: known speeds.
   double step_us(const PlannerNode& node, UnitRange units) const;
   // Without the hop.
-  double compute_us(const PlannerNode& node, UnitRange units) const;
+  StepForecast forecast(const PlannerNode& node, UnitRange units) const;
 
   const ModelProfile& model() const { return model_; }
 

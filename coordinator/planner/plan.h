@@ -23,7 +23,7 @@ struct PlannedStage {
   StageMemoryNeed need;
   uint64_t have_bytes = 0;
   double step_us = 0;
-  double compute_us = 0;  // of it, without the hop to the next stage
+  StepForecast forecast;
 };
 
 // A node without a stage.

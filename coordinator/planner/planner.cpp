@@ -35,7 +35,7 @@ Plan build(const ModelProfile& model, const std::vector<PlannerNode>& nodes,
                            .need = cost.memory(placement.units),
                            .have_bytes = node.memory_bytes,
                            .step_us = cost.step_us(node, placement.units),
-                           .compute_us = cost.compute_us(node, placement.units)});
+                           .forecast = cost.forecast(node, placement.units)});
   }
   return plan;
 }

@@ -305,10 +305,16 @@ TEST(Bench, SaysNothingOfWhatItDidNotMeasure) {
   EXPECT_LT(slowest, 1e5);
   EXPECT_GT(deep["decode_tokens_per_s"].get<double>(), 0);
   EXPECT_TRUE(deep["coordinator_bytes_per_token"].is_null());
+  // Nobody planned.
+  EXPECT_TRUE(deep["predicted_tokens_per_s"].is_null());
+  // The time to the first token begins where the prompt does: one token's, and not the depth's.
+  EXPECT_NEAR(deep["ttft_ms"].get<double>() * deep["prefill_tokens_per_s"].get<double>(), 1000, 1);
 
-  // Depth and prompt fit one step; one new token is no decoding.
-  const json shallow = bench({"--depth", "16", "--prompt", "16", "--gen", "1"});
-  EXPECT_TRUE(shallow["prefill_tokens_per_s"].is_null());
+  // Depth and prompt would fit one step, and no step ends at 17 by itself. One new token is no
+  // decoding.
+  const json shallow = bench({"--depth", "17", "--prompt", "16", "--gen", "1"});
+  EXPECT_NEAR(shallow["ttft_ms"].get<double>() * shallow["prefill_tokens_per_s"].get<double>(),
+              16'000, 1);
   EXPECT_TRUE(shallow["decode_tokens_per_s"].is_null());
 
   // Even where the whole context is two tokens, a hop is measured.
@@ -320,6 +326,7 @@ TEST(Bench, SaysNothingOfWhatItDidNotMeasure) {
   const json batch =
       bench({"--depth", "32", "--prompt", "16", "--gen", "40", "--batch", "3", "--chunk", "32"});
   EXPECT_TRUE(batch["prefill_tokens_per_s"].is_null());
+  EXPECT_TRUE(batch["ttft_ms"].is_null());
   EXPECT_GT(batch["decode_tokens_per_s"].get<double>(), 0);
   const CommandResult text = strata({"bench", "-m", chat_model(), "--gen", "1", "--prompt", "4"});
   EXPECT_THAT(text.out, ContainsRegex("decode +not measured"));

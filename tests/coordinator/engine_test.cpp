@@ -323,6 +323,19 @@ TEST_P(EngineStages, ReportsHowFarAPromptIsComputed) {
   expect_complete(simulation.outcomes[told], request);
 }
 
+TEST_P(EngineStages, AStepEndsAtTheBorderOfAPrompt) {
+  PipelineShape shape = shape_of(GetParam(), 64);
+  shape.prefill_chunk = 32;
+  Simulation simulation(shape);
+  Request request = request_of(5, 100, 4);
+  request.want_progress = true;
+  request.step_border = 41;
+  const RequestId id = simulation.submit(request);
+  simulation.run();
+  EXPECT_EQ(simulation.outcomes[id].progress, (std::vector<uint32_t>{32, 41, 73}));
+  expect_complete(simulation.outcomes[id], request);
+}
+
 // Each try has a sequence id of its own. The other request is not held up, and nobody waits in the
 // queue behind one that is not ready.
 TEST_P(EngineStages, ATailThatIsNotReadyIsAskedAgain) {

@@ -265,6 +265,8 @@ TEST(Wire, AHeartbeatSaysWhatTheStageDoes) {
   beat.step = 12;
   beat.step_tokens = 40;
   beat.busy_ns = 1'000'000;
+  beat.tokens_done = 77;
+  beat.positions_read = 5'000;
   const auto back = from_proto(to_proto(FromWorker(beat)));
   ASSERT_TRUE(back.ok());
   const Heartbeat& out = std::get<Heartbeat>(back.value());
@@ -272,6 +274,8 @@ TEST(Wire, AHeartbeatSaysWhatTheStageDoes) {
   EXPECT_EQ(out.step, 12u);
   EXPECT_EQ(out.step_tokens, 40u);
   EXPECT_EQ(out.busy_ns, 1'000'000u);
+  EXPECT_EQ(out.tokens_done, 77u);
+  EXPECT_EQ(out.positions_read, 5'000u);
   v1::FromWorker message = to_proto(FromWorker(beat));
   message.mutable_heartbeat()->set_activity(3);
   EXPECT_THAT(from_proto(message).status().message(), HasSubstr("activity 3"));
