@@ -11,6 +11,7 @@ namespace {
 
 constexpr const char* kCaller = "client";
 constexpr auto kStatusTimeout = std::chrono::seconds(5);
+constexpr auto kReplanTimeout = std::chrono::seconds(15);  // a plan over many workers takes a while
 
 Status interrupted() { return cancelled("interrupted"); }
 
@@ -33,18 +34,30 @@ class ClientImpl final : public Client {
   }
 
   Result<remote::ClusterStatus> status(std::stop_token stop) override {
-    grpc::ClientContext context;
-    remote::add_credentials(context, token_, kCaller);
-    const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
-    context.set_deadline(std::chrono::system_clock::now() + kStatusTimeout);
     v1::ClusterStatus response;
-    const grpc::Status status = stub_->Status(&context, v1::StatusRequest(), &response);
-    if (!status.ok() && stop.stop_requested()) return interrupted();
-    if (!status.ok()) return remote::from_grpc(status);
+    TRY(call(&v1::Cluster::Stub::Status, v1::StatusRequest(), response, kStatusTimeout, stop));
     return remote::from_proto(response);
   }
 
+  Result<std::string> replan(std::stop_token stop) override {
+    v1::ReplanReply reply;
+    TRY(call(&v1::Cluster::Stub::Replan, v1::ReplanRequest(), reply, kReplanTimeout, stop));
+    return reply.text();
+  }
+
  private:
+  template <typename Method, typename Request, typename Reply>
+  Status call(Method method, const Request& request, Reply& reply, std::chrono::seconds timeout,
+              const std::stop_token& stop) {
+    grpc::ClientContext context;
+    remote::add_credentials(context, token_, kCaller);
+    const std::stop_callback cancel(stop, [&context] { context.TryCancel(); });
+    context.set_deadline(std::chrono::system_clock::now() + timeout);
+    const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
+    if (!status.ok() && stop.stop_requested()) return interrupted();
+    return remote::from_grpc(status);
+  }
+
   Status read_events(grpc::ClientContext& context, const remote::GenerateRequest& request,
                      const std::function<void(const remote::GenerateEvent&)>& event) {
     const v1::GenerateRequest proto = remote::to_proto(request);

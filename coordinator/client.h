@@ -30,6 +30,8 @@ class Client {
                           const std::function<void(const remote::GenerateEvent&)>& event,
                           std::stop_token stop = {}) = 0;
   virtual Result<remote::ClusterStatus> status(std::stop_token stop = {}) = 0;
+  // Has the model placed anew, if that changes anything; a sentence that says what is done.
+  virtual Result<std::string> replan(std::stop_token stop = {}) = 0;
 };
 
 }  // namespace strata::coordinator

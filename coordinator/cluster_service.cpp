@@ -234,6 +234,21 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
     return reactor;
   }
 
+  grpc::ServerUnaryReactor* Replan(grpc::CallbackServerContext* context, const v1::ReplanRequest*,
+                                   v1::ReplanReply* response) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const strata::Status allowed = remote::check_caller(*context, token_);
+    if (!allowed.ok()) {
+      reactor->Finish(remote::to_grpc(allowed));
+      return reactor;
+    }
+    handler_.on_replan([reactor, response](const std::string& text) {
+      response->set_text(text);
+      reactor->Finish(grpc::Status::OK);
+    });
+    return reactor;
+  }
+
   ClusterHandler& handler() { return handler_; }
   void forget(MemberId id) {
     const MutexLock lock(mutex_);

@@ -7,6 +7,7 @@
 //   Generate   one stream for each answer; a slow reader has a bounded queue, then is cut off: with
 //              RESOURCE_EXHAUSTED if it reads on, by the stream's end if it does not
 //   Status     the handler's snapshot
+//   Replan     what the handler does about it
 //   Ping       nothing, at once
 //
 // This header includes no gRPC.
@@ -28,6 +29,9 @@ class Service;
 
 namespace strata::coordinator {
 
+// Called once, with a sentence that says what is done. From any thread.
+using ReplanListener = std::function<void(const std::string& text)>;
+
 // Called from gRPC's threads.
 class ClusterHandler {
  public:
@@ -41,6 +45,7 @@ class ClusterHandler {
   virtual RequestId on_generate(remote::GenerateRequest request, AnswerListener listener) = 0;
   virtual void on_cancel(RequestId id) = 0;
   virtual remote::ClusterStatus on_status() = 0;
+  virtual void on_replan(ReplanListener listener) = 0;
 };
 
 // Threads: any.

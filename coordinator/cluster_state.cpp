@@ -11,6 +11,10 @@ namespace strata::coordinator {
 namespace {
 
 constexpr Duration kRetryDelay = std::chrono::milliseconds(500);
+// After which blame fades for those that have served.
+constexpr Duration kGoodService = std::chrono::minutes(1);
+// As workers call it when a stream to it breaks.
+constexpr const char* kCoordinatorName = "coordinator";
 
 Note note(std::string text) { return {.is_warning = false, .text = std::move(text)}; }
 Note warning(std::string text) { return {.is_warning = true, .text = std::move(text)}; }
@@ -28,6 +32,8 @@ double rounded(double value) {
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 1);
   return std::round(value / unit) * unit;
 }
+
+}  // namespace
 
 // The device that a stage runs on, as far as the planner is concerned.
 PlannerNode planner_node(const Member& member) {
@@ -51,8 +57,6 @@ PlannerNode planner_node(const Member& member) {
   return node;
 }
 
-}  // namespace
-
 ClusterState::ClusterState(ClusterOptions options)
     : options_(std::move(options)),
       membership_(options_.membership),
@@ -69,7 +73,7 @@ void ClusterState::on_hello(MemberId id, const remote::Hello& hello, const std::
   if (known != nullptr && known->hello.identity == hello.identity) {
     const MemberId before = known->id;
     const Status why = unavailable("it joined again over a new connection");
-    lose(before, why, now, actions);
+    lose(before, why, Charge::kDiedServing, now, actions);
     actions.push_back(EndStream{before, why});
   }
   if (const Status joined = membership_.join(id, hello, address, now); !joined.ok()) {
@@ -92,7 +96,10 @@ void ClusterState::on_hello(MemberId id, const remote::Hello& hello, const std::
   actions.push_back(note(fmt::format(
       "{} joined from {}: {}, {} for a stage, reads {}/s", hello.name, address, node.device,
       human_bytes(node.memory_bytes), human_bytes(static_cast<uint64_t>(node.read_bytes_per_s)))));
+  if (membership_.size() == 1) first_join_ = now;
+  last_join_ = now;
   if (phase_ == ClusterPhase::waiting) try_plan(now, actions);
+  next_look_ = now;
 }
 
 void ClusterState::on_message(MemberId id, const remote::FromWorker& message, TimePoint now,
@@ -100,37 +107,73 @@ void ClusterState::on_message(MemberId id, const remote::FromWorker& message, Ti
   const Member* member = membership_.find(id);
   if (member == nullptr) return;
   if (const auto* beat = std::get_if<remote::Heartbeat>(&message)) {
-    membership_.heartbeat(id, *beat, now);
-    StageState* stage = stage_of(id);
-    if (stage != nullptr && beat->epoch == epoch_ && stage->watch.observe(*beat, now)) {
-      actions.push_back(
-          warning(fmt::format("{} is slow: {}", member->hello.name, stage->watch.slow_text())));
-    }
-    if (beat->load && phase_ == ClusterPhase::loading && beat->epoch == epoch_) {
-      on_load_progress(*member, *beat->load, now, actions);
-    }
+    on_heartbeat(*member, *beat, now, actions);
   } else if (const auto* done = std::get_if<remote::CommandDone>(&message)) {
     on_done(id, *done, now, actions);
   } else if (const auto* lost = std::get_if<remote::PeerLost>(&message)) {
-    if (lost->epoch != epoch_ || phase_ == ClusterPhase::waiting) return;
-    // A stream of the epoch before may be noticed as broken only now: its peer is in no stage.
-    if (!has_stage_on(lost->peer)) return;
-    end_epoch(unavailable(fmt::format("{} lost {}: {}", member->hello.name, lost->peer,
-                                      lost->status.message())),
-              now, actions);
+    on_peer_lost(*member, *lost, now, actions);
   } else if (const auto* leaving = std::get_if<remote::Leaving>(&message)) {
-    lose(id, unavailable(leaving->reason.empty() ? "it is leaving" : leaving->reason), now,
+    lose(id, unavailable(leaving->reason.empty() ? "it is leaving" : leaving->reason), 0, now,
          actions);
     actions.push_back(EndStream{id, ok_status()});
   }
 }
 
-void ClusterState::on_stream_end(MemberId id, const Status& why, TimePoint now,
-                                 ClusterActions& actions) {
-  lose(id, unavailable(why.ok() ? "its connection was closed" : why.message()), now, actions);
+void ClusterState::on_heartbeat(const Member& member, const remote::Heartbeat& beat, TimePoint now,
+                                ClusterActions& actions) {
+  membership_.heartbeat(member.id, beat, now);
+  StageState* stage = stage_of(member.id);
+  if (stage == nullptr || beat.epoch != epoch_) return;
+  if (stage->watch.observe(beat, now)) {
+    actions.push_back(
+        warning(fmt::format("{} is slow: {}", member.hello.name, stage->watch.slow_text())));
+  }
+  if (phase_ != ClusterPhase::loading || stage->command_id == 0) return;
+  on_load_progress(*stage, beat, now, actions);
 }
 
-void ClusterState::lose(MemberId id, const Status& why, TimePoint now, ClusterActions& actions) {
+// A worker knows of the streams that it writes to, and of nobody else: who reads from a stream has
+// nothing but the name in its header, and whoever wrote it says himself that it broke.
+bool ClusterState::writes_to(size_t stage_index, const std::string& peer) const {
+  const bool is_tail = stage_index + 1 == stages_.size();
+  if (peer == kCoordinatorName) return true;
+  return is_tail ? stage_index > 0 && name_of(0) == peer : name_of(stage_index + 1) == peer;
+}
+
+void ClusterState::on_peer_lost(const Member& member, const remote::PeerLost& lost, TimePoint now,
+                                ClusterActions& actions) {
+  const bool has_streams = phase_ == ClusterPhase::starting || phase_ == ClusterPhase::ready;
+  const StageState* stage = stage_of(member.id);
+  if (lost.epoch != epoch_ || !has_streams || stage == nullptr) return;
+  if (!writes_to(static_cast<size_t>(stage - stages_.data()), lost.peer)) return;
+  const std::string name = member.hello.name;
+  if (lost.peer == kCoordinatorName) {
+    accuse(member.id, "it does not get through to the coordinator");
+  } else {
+    accuse(membership_.find(lost.peer)->id, fmt::format("{} does not get through to it", name));
+    accusations_.back().accuser = name;
+  }
+  const std::string& why = lost.status.message();
+  const bool names_peer = why.starts_with(fmt::format("lost {}", lost.peer));
+  const std::string did = phase_ == ClusterPhase::ready
+                              ? (names_peer ? why : fmt::format("lost {}: {}", lost.peer, why))
+                              : fmt::format("could not start: {}", why);
+  end_epoch(
+      unavailable(fmt::format("{} {}", name, did),
+                  fmt::format("see the logs of {} and {} and the network between them; send the "
+                              "request again, it waits for the next plan",
+                              name, lost.peer)),
+      now, actions);
+}
+
+void ClusterState::on_stream_end(MemberId id, const Status& why, TimePoint now,
+                                 ClusterActions& actions) {
+  lose(id, unavailable(why.ok() ? "its connection was closed" : why.message()),
+       phase_ == ClusterPhase::ready ? Charge::kDiedServing : Charge::kDiedLoading, now, actions);
+}
+
+void ClusterState::lose(MemberId id, const Status& why, uint32_t points, TimePoint now,
+                        ClusterActions& actions) {
   const Member* found = membership_.find(id);
   if (found == nullptr) return;
   const Member member = *found;
@@ -139,15 +182,25 @@ void ClusterState::lose(MemberId id, const Status& why, TimePoint now, ClusterAc
   if (in_plan) {
     const size_t index = static_cast<size_t>(stage_of(id) - stages_.data());
     what += fmt::format(" ({})", layer_range_text(plan_->stages[index].range));
+    if (points > 0) blame_.charge(member.hello.name, points, "it was lost", now);
   }
   membership_.remove(id);
   holders_.erase(id);
+  spares_told_.erase(id);
   actions.push_back(warning(fmt::format("lost {}: {}", what, why.message())));
+  const bool was_in_last_plan =
+      std::find(ran_on_.begin(), ran_on_.end(), member.hello.name) != ran_on_.end();
   if (in_plan) {
     end_epoch(unavailable(fmt::format("lost worker {}: {}", what, why.message()),
                           "try again once it is back or the model has been placed anew"),
               now, actions);
+  } else if (phase_ != ClusterPhase::waiting || !was_in_last_plan) {
+    return;
   }
+  // Whichever notice of the loss came first.
+  not_before_ = std::max(not_before_, now + options_.rejoin_grace);
+  plan_wanted_ = true;
+  awaits_return_ = true;
 }
 
 // --- Epochs --------------------------------------------------------------------------------------
@@ -169,176 +222,133 @@ bool ClusterState::has_stage_on(const std::string& node_name) const {
                      [&](const PlannedStage& stage) { return stage.node_name == node_name; });
 }
 
+const std::string& ClusterState::name_of(size_t stage_index) const {
+  return membership_.find(stages_[stage_index].member)->hello.name;
+}
+
+void ClusterState::blame(const std::string& node, uint32_t starting, uint32_t serving,
+                         const std::string& why, TimePoint now) {
+  blame_.charge(node, phase_ == ClusterPhase::ready ? serving : starting, why, now);
+}
+
+void ClusterState::accuse(MemberId accused, std::string why) {
+  accusations_.push_back({.accused = accused,
+                          .why = std::move(why),
+                          .accuser = {},
+                          .in_service = phase_ == ClusterPhase::ready});
+}
+
+// A stream breaks before its end's death is noticed: who is gone by the time of the next plan was
+// killed, and that is no fault of the way to it, nor of who noticed.
+void ClusterState::settle_accusations(TimePoint now) {
+  for (const Accusation& accusation : accusations_) {
+    const Member* accused = membership_.find(accusation.accused);
+    if (accused == nullptr) continue;
+    const bool in_service = accusation.in_service;
+    blame_.charge(accused->hello.name, in_service ? Charge::kServiceFailed : Charge::kStartFailed,
+                  accusation.why, now);
+    if (accusation.accuser.empty()) continue;
+    blame_.charge(accusation.accuser, in_service ? Charge::kServiceAccuser : Charge::kStartAccuser,
+                  fmt::format("it does not get through to {}", accused->hello.name), now);
+  }
+  accusations_.clear();
+}
+
+void ClusterState::on_pipeline_proven(uint64_t epoch, TimePoint now, ClusterActions& actions) {
+  if (epoch != epoch_ || !proof_deadline_) return;
+  phase_ = ClusterPhase::ready;
+  proof_deadline_.reset();
+  was_ready_ = true;
+  failures_in_row_ = 0;
+  obstacle_ = ok_status();
+  ran_on_.clear();
+  for (size_t i = 0; i < stages_.size(); ++i) ran_on_.push_back(name_of(i));
+  served_since_ = now;
+  quiet_since_ = now;
+  next_look_ = now;
+  spares_told_.clear();
+  actions.push_back(PipelineReady{.epoch = epoch_, .nodes = ran_on_});
+}
+
 void ClusterState::on_pipeline_failure(uint64_t epoch, const Status& why, TimePoint now,
                                        ClusterActions& actions) {
-  if (epoch != epoch_ || phase_ == ClusterPhase::waiting) return;
+  if (epoch != epoch_ || phase_ == ClusterPhase::waiting || stages_.empty()) return;
+  if (phase_ == ClusterPhase::loading) return;
+  accuse(stages_[0].member, "the coordinator does not get through to it");
   end_epoch(why, now, actions);
 }
 
 void ClusterState::on_pipeline_stall(uint64_t epoch, const Status& why, TimePoint now,
                                      ClusterActions& actions) {
-  if (epoch != epoch_ || phase_ != ClusterPhase::ready) return;
+  if (epoch != epoch_) return;
+  if (phase_ != ClusterPhase::ready && !proof_deadline_) return;
+  if (give_up_hung_stage(now, actions)) return;
+  const std::string where = blame_lost_step(now);
+  end_epoch(Status(why.code(), fmt::format("{}: {}", why.message(), where), why.hint()), now,
+            actions);
+}
+
+bool ClusterState::give_up_hung_stage(TimePoint now, ClusterActions& actions) {
   for (const StageState& stage : stages_) {
     const Member& member = *membership_.find(stage.member);
     const bool computes = member.heartbeat.activity == remote::StageActivity::computing;
     // Half: the engine may have noticed first, and heartbeats come now and then.
-    if (!computes || now < member.progress_since + membership_.stall_limit(member) / 2) continue;
+    const Duration patience = phase_ == ClusterPhase::ready ? membership_.stall_limit(member) / 2
+                                                            : options_.start_timeout / 2;
+    if (!computes || now < member.progress_since + patience) continue;
     const Status stuck =
         unavailable(fmt::format("its stage has computed on step {} for {}", member.heartbeat.step,
                                 human_duration(now - member.progress_since)));
     const MemberId id = member.id;
-    lose(id, stuck, now, actions);
+    lose(id, stuck, phase_ == ClusterPhase::ready ? Charge::kServiceFailed : Charge::kStartFailed,
+         now, actions);
     actions.push_back(EndStream{id, stuck});
-    return;
+    return true;
   }
-  end_epoch(
-      Status(why.code(), fmt::format("{}: {}", why.message(), where_step_is_lost()), why.hint()),
-      now, actions);
+  return false;
 }
 
 // By what the stages say: the first that has not seen what the one before it has done.
-std::string ClusterState::where_step_is_lost() const {
-  const auto name = [&](size_t i) { return membership_.find(stages_[i].member)->hello.name; };
+std::string ClusterState::blame_lost_step(TimePoint now) {
   for (size_t i = 1; i < stages_.size(); ++i) {
     const remote::Heartbeat& before = membership_.find(stages_[i - 1].member)->heartbeat;
     const remote::Heartbeat& here = membership_.find(stages_[i].member)->heartbeat;
     const bool before_has_done = before.activity == remote::StageActivity::idle;
     const uint64_t done =
         before_has_done ? before.step : before.step - std::min<uint64_t>(before.step, 1);
-    if (here.step < done) {
-      return fmt::format("{} has done step {}, and {} is at step {}", name(i - 1), done, name(i),
-                         here.step);
+    if (here.step >= done) continue;
+    for (const size_t index : {i - 1, i}) {
+      blame(name_of(index), Charge::kStartAccuser, Charge::kServiceAccuser,
+            fmt::format("a step was lost between {} and {}", name_of(i - 1), name_of(i)), now);
     }
+    return fmt::format("{} has done step {}, and {} is at step {}", name_of(i - 1), done,
+                       name_of(i), here.step);
   }
-  return fmt::format("{} has done its part, and the result did not come", name(stages_.size() - 1));
+  const std::string& tail = name_of(stages_.size() - 1);
+  blame(tail, Charge::kStartAccuser, Charge::kServiceAccuser, "its results did not come", now);
+  return fmt::format("{} has done its part, and the result did not come", tail);
 }
 
-void ClusterState::end_epoch(const Status& why, TimePoint now, ClusterActions& actions) {
-  if (phase_ == ClusterPhase::ready) failures_in_row_ = 0;
+void ClusterState::stop_epoch(const Status& why, ClusterActions& actions) {
   actions.push_back(StopPipeline{epoch_, why});
-  actions.push_back(warning(fmt::format("epoch {} ended: {}", epoch_, why.to_string())));
   phase_ = ClusterPhase::waiting;
   obstacle_ = why;
   stages_.clear();
   plan_.reset();
+  proof_deadline_.reset();
+  next_look_.reset();
+}
+
+void ClusterState::end_epoch(const Status& why, TimePoint now, ClusterActions& actions) {
+  if (phase_ == ClusterPhase::ready) failures_in_row_ = 0;
+  actions.push_back(warning(fmt::format("epoch {} ended: {}", epoch_, why.to_string())));
+  stop_epoch(why, actions);
   const Duration backoff = std::min<Duration>(kRetryDelay * (1U << std::min(failures_in_row_, 8U)),
                                               options_.retry_delay_max);
   ++failures_in_row_;
-  const bool somebody_left = usable_members() < members_when_ready_;
-  not_before_ = now + (somebody_left ? options_.rejoin_grace : backoff);
+  not_before_ = now + backoff;
   plan_wanted_ = true;
-}
-
-// Without those that a person excluded.
-size_t ClusterState::usable_members() const {
-  const std::vector<std::string>& excluded = options_.plan.exclude;
-  size_t count = 0;
-  for (const Member* member : membership_.members()) {
-    const bool is_excluded =
-        std::find(excluded.begin(), excluded.end(), member->hello.name) != excluded.end();
-    count += is_excluded ? 0 : 1;
-  }
-  return count;
-}
-
-Result<Plan> ClusterState::plan_members(std::vector<const Member*>& members) const {
-  members = membership_.members();
-  std::vector<PlannerNode> nodes;
-  for (const Member* member : members) nodes.push_back(planner_node(*member));
-  return make_plan(options_.profile, nodes, options_.plan);
-}
-
-void ClusterState::try_plan(TimePoint now, ClusterActions& actions) {
-  const size_t joined = usable_members();
-  const size_t complete = options_.workers > 0 ? options_.workers : members_when_ready_;
-  if (plan_wanted_ && now < not_before_ && joined < complete) return;
-  plan_wanted_ = false;
-  if (joined == 0) {
-    if (membership_.size() > 0) {
-      obstacle_ = unavailable("--exclude leaves out all workers that have joined",
-                              "start others, or exclude fewer");
-    }
-    return;
-  }
-  if (options_.workers > 0 && joined < options_.workers && !was_ready_) {
-    obstacle_ = unavailable(fmt::format("{} of {} workers have joined", joined, options_.workers),
-                            "start the others, or start the coordinator with fewer --workers");
-    return;
-  }
-  std::vector<const Member*> members;
-  Result<Plan> plan = plan_members(members);
-  if (!plan.ok()) {
-    if (obstacle_.message() != plan.status().message()) {
-      actions.push_back(warning(plan.status().to_string()));
-    }
-    obstacle_ = plan.status();
-    return;
-  }
-  begin_load(std::move(plan).value(), members, now, actions);
-}
-
-void ClusterState::begin_load(Plan plan, const std::vector<const Member*>& members, TimePoint now,
-                              ClusterActions& actions) {
-  epoch_ = std::max(epoch_, membership_.highest_epoch()) + 1;
-  actions.push_back(SaveEpoch{epoch_});
-  membership_.set_token_allowance(plan.token_allowance());
-  phase_ = ClusterPhase::loading;
-  obstacle_ = unavailable("the workers are loading the model", "try again in a moment");
-  phase_deadline_ = now + options_.load_timeout;
-  stages_.clear();
-  load_percent_noted_.clear();
-  std::set<MemberId> placed;
-  for (const PlannedStage& stage : plan.stages) {
-    const MemberId member = members[stage.node]->id;
-    placed.insert(member);
-    stages_.push_back({.member = member,
-                       .command_id = next_command_,
-                       .memory = {},
-                       .watch = StepWatch(stage.forecast)});
-    actions.push_back(
-        SendToMember{member,
-                     {.command_id = next_command_++,
-                      .command = remote::LoadStage{.epoch = epoch_,
-                                                   .model = options_.model,
-                                                   .range = stage.range,
-                                                   .kv_type = options_.kv_type,
-                                                   .context_tokens = plan.context,
-                                                   .blocks_per_group = plan.group_blocks,
-                                                   .max_step_tokens = options_.plan.step_tokens,
-                                                   .max_sequences = options_.slots,
-                                                   .threads = 0,
-                                                   .max_outputs = options_.max_outputs}}});
-  }
-  for (const MemberId holder : holders_) {
-    if (placed.contains(holder)) continue;
-    actions.push_back(SendToMember{
-        holder, {.command_id = next_command_++, .command = remote::Unload{.epoch = epoch_}}});
-  }
-  holders_ = std::move(placed);
-  actions.push_back(note(fmt::format("plan of epoch {}:\n{}", epoch_, plan_table(plan))));
-  plan_ = std::move(plan);
-}
-
-void ClusterState::begin_start(TimePoint now, ClusterActions& actions) {
-  phase_ = ClusterPhase::starting;
-  phase_deadline_ = now + options_.start_timeout;
-  const auto peer_of = [&](size_t index) {
-    const Member* member = membership_.find(stages_[index].member);
-    return remote::Peer{member->hello.name, member->address};
-  };
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    const bool tail = i + 1 == stages_.size();
-    remote::StartEpoch start{.epoch = epoch_,
-                             .stage_index = static_cast<uint32_t>(i),
-                             .stage_count = static_cast<uint32_t>(stages_.size()),
-                             .next = {},
-                             .head = {}};
-    if (!tail) start.next = peer_of(i + 1);
-    if (tail && i > 0) start.head = peer_of(0);
-    stages_[i].command_id = next_command_;
-    actions.push_back(SendToMember{stages_[i].member,
-                                   {.command_id = next_command_++, .command = std::move(start)}});
-  }
+  awaits_return_ = false;
 }
 
 void ClusterState::on_done(MemberId id, const remote::CommandDone& done, TimePoint now,
@@ -348,15 +358,15 @@ void ClusterState::on_done(MemberId id, const remote::CommandDone& done, TimePoi
   const Member& member = *membership_.find(id);
   const bool loading = phase_ == ClusterPhase::loading;
   if (!done.status.ok()) {
-    end_epoch(done.status.with_context(fmt::format("{} could not {}", member.hello.name,
-                                                   loading ? "load its layers" : "start")),
-              now, actions);
+    const std::string could_not = loading ? "could not load its layers" : "could not start";
+    blame(member.hello.name, Charge::kStartFailed, Charge::kServiceFailed, "it " + could_not, now);
+    end_epoch(done.status.with_context(fmt::format("{} {}", member.hello.name, could_not)), now,
+              actions);
     return;
   }
   stage->command_id = 0;
   if (loading) {
     stage->memory = done.memory;
-    phase_deadline_ = now + options_.load_timeout;
     actions.push_back(note(fmt::format(
         "{} loaded {}{}", member.hello.name, human_bytes(done.memory.weights_bytes),
         done.memory.received_bytes > 0
@@ -371,50 +381,72 @@ void ClusterState::on_done(MemberId id, const remote::CommandDone& done, TimePoi
     begin_start(now, actions);
     return;
   }
-  phase_ = ClusterPhase::ready;
-  was_ready_ = true;
-  members_when_ready_ = usable_members();
-  failures_in_row_ = 0;
-  obstacle_ = ok_status();
+  // Two steps of one token, by the plan's allowance for a token.
+  proof_deadline_ = now + options_.start_timeout + 2 * plan_->token_allowance();
+  obstacle_ = unavailable("a first step goes round the pipeline", "try again in a moment");
   const Member& head = *membership_.find(stages_[0].member);
   actions.push_back(StartPipeline{
       .epoch = epoch_, .plan = *plan_, .head_name = head.hello.name, .head_address = head.address});
 }
 
-void ClusterState::on_load_progress(const Member& member, const remote::LoadProgress& progress,
-                                    TimePoint now, ClusterActions& actions) {
-  const uint32_t now_percent = percent(progress);
-  uint32_t& noted = load_percent_noted_[member.id];
-  if (now_percent == noted) return;
-  phase_deadline_ = now + options_.load_timeout;
-  if (now_percent / 10 != noted / 10) {
-    actions.push_back(note(fmt::format("{} loads: {:3}% of {}", member.hello.name, now_percent,
-                                       human_bytes(progress.total_bytes))));
+void ClusterState::on_load_progress(StageState& stage, const remote::Heartbeat& beat, TimePoint now,
+                                    ClusterActions& actions) {
+  const remote::LoadProgress load = beat.load.value_or(remote::LoadProgress{});
+  const bool moves =
+      load.done_bytes != stage.load.done_bytes || load.received_bytes != stage.load.received_bytes;
+  if (moves || !stage.has_answered) stage.deadline = now + options_.load_timeout;
+  stage.has_answered = true;
+  if (!beat.load) return;
+  if (percent(load) / 10 != percent(stage.load) / 10) {
+    actions.push_back(
+        note(fmt::format("{} loads: {:3}% of {}", membership_.find(stage.member)->hello.name,
+                         percent(load), human_bytes(load.total_bytes))));
   }
-  noted = now_percent;
+  stage.load = load;
 }
 
 // --- Time ----------------------------------------------------------------------------------------
 
+void ClusterState::set_serving(bool is_serving, TimePoint now) {
+  if (is_serving || is_serving_) quiet_since_ = now;
+  is_serving_ = is_serving;
+}
+
+// Loads and starts that take too long, and the first step.
+void ClusterState::end_late_commands(TimePoint now, ClusterActions& actions) {
+  if (proof_deadline_ && now >= *proof_deadline_) {
+    on_pipeline_stall(epoch_, deadline_exceeded("a first step did not come round in time"), now,
+                      actions);
+    return;
+  }
+  if (phase_ != ClusterPhase::loading && phase_ != ClusterPhase::starting) return;
+  std::string who;
+  const std::string did_not =
+      phase_ == ClusterPhase::loading ? "load its layers" : "connect to its neighbours";
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    if (stages_[i].command_id == 0 || now < stages_[i].deadline) continue;
+    who += (who.empty() ? "" : ", ") + name_of(i);
+    blame(name_of(i), Charge::kStartFailed, Charge::kStartFailed,
+          fmt::format("it did not {} in time", did_not), now);
+  }
+  if (who.empty()) return;
+  end_epoch(deadline_exceeded(fmt::format("{} did not {} in time", who, did_not),
+                              "see that worker's log; it may hang, or its disk or network may"),
+            now, actions);
+}
+
 void ClusterState::on_tick(TimePoint now, ClusterActions& actions) {
   for (const Membership::Dead& dead : membership_.dead(now)) {
-    lose(dead.id, dead.why, now, actions);
+    lose(dead.id, dead.why, Charge::kServiceFailed, now, actions);
     actions.push_back(EndStream{dead.id, dead.why});
   }
-  const bool working = phase_ == ClusterPhase::loading || phase_ == ClusterPhase::starting;
-  if (working && now >= phase_deadline_) {
-    std::string who;
-    for (const StageState& stage : stages_) {
-      if (stage.command_id == 0) continue;
-      who += (who.empty() ? "" : ", ") + membership_.find(stage.member)->hello.name;
-    }
-    end_epoch(
-        deadline_exceeded(fmt::format(
-            "{} did not {} in time", who,
-            phase_ == ClusterPhase::loading ? "load its layers" : "connect to its neighbours")),
-        now, actions);
+  end_late_commands(now, actions);
+  if (phase_ == ClusterPhase::ready && now >= served_since_ + kGoodService) {
+    served_since_ = now;
+    for (size_t i = 0; i < stages_.size(); ++i) blame_.fade(name_of(i));
   }
   if (phase_ == ClusterPhase::waiting && plan_wanted_ && now >= not_before_) try_plan(now, actions);
+  look_for_better(now, actions);
 }
 
 std::optional<TimePoint> ClusterState::next_wakeup() const {
@@ -422,78 +454,13 @@ std::optional<TimePoint> ClusterState::next_wakeup() const {
   const auto consider = [&](TimePoint time) {
     if (!next || time < *next) next = time;
   };
-  if (phase_ == ClusterPhase::loading || phase_ == ClusterPhase::starting)
-    consider(phase_deadline_);
+  for (const StageState& stage : stages_) {
+    if (stage.command_id != 0) consider(stage.deadline);
+  }
+  if (proof_deadline_) consider(*proof_deadline_);
+  if (phase_ == ClusterPhase::ready && next_look_) consider(*next_look_);
   if (phase_ == ClusterPhase::waiting && plan_wanted_) consider(not_before_);
   return next;
-}
-
-// --- Status --------------------------------------------------------------------------------------
-
-Status ClusterState::obstacle() const { return obstacle_; }
-
-std::string ClusterState::why_spare(const std::string& name) const {
-  for (const LeftOut& node : plan_->left_out) {
-    if (node.node == name) return node.why;
-  }
-  return "it joined after the plan was made";
-}
-
-remote::NodeStatus ClusterState::node_status(const Member& member, TimePoint now) const {
-  remote::NodeStatus node;
-  node.name = member.hello.name;
-  node.address = member.address;
-  node.devices = member.hello.devices;
-  node.memory_limit_bytes = member.hello.memory_limit_bytes;
-  node.used_bytes = member.heartbeat.used_bytes;
-  node.steps_done = member.heartbeat.steps_done;
-  node.process_id = member.hello.process_id;
-  node.last_heartbeat_ms = static_cast<uint32_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(now - member.last_seen).count());
-  const StageState* stage = stage_of(member.id);
-  if (stage == nullptr) {
-    node.state = phase_ == ClusterPhase::waiting ? "joined" : "spare";
-    if (plan_) node.detail = why_spare(node.name);
-    return node;
-  }
-  const size_t index = static_cast<size_t>(stage - stages_.data());
-  node.range = plan_->stages[index].range;
-  node.stage_index = static_cast<uint32_t>(index);
-  node.memory = stage->memory;
-  if (const auto& times = stage->watch.times()) {
-    node.step_us = times->took_us;
-    node.forecast_us = times->forecast_us;
-  }
-  if (stage->watch.is_slow()) node.detail = "slow: " + stage->watch.slow_text();
-  node.state = phase_ == ClusterPhase::ready ? "ready" : "loading";
-  if (phase_ == ClusterPhase::loading) node.load = member.heartbeat.load;
-  return node;
-}
-
-remote::ClusterStatus ClusterState::status(TimePoint now) const {
-  remote::ClusterStatus status;
-  switch (phase_) {
-    case ClusterPhase::waiting:
-      status.state = was_ready_ ? "degraded" : "waiting";
-      break;
-    case ClusterPhase::loading:
-    case ClusterPhase::starting:
-      status.state = "loading";
-      break;
-    case ClusterPhase::ready:
-      status.state = "ready";
-      break;
-  }
-  status.detail = obstacle_.ok() ? "" : obstacle_.to_string();
-  status.epoch = epoch_;
-  status.model = options_.model;
-  status.cluster_id = options_.cluster_id;
-  status.version = remote::kProtocolVersion;
-  if (plan_) status.predicted_tokens_per_s = plan_->predicted_tokens_per_s();
-  for (const Member* member : membership_.members()) {
-    status.nodes.push_back(node_status(*member, now));
-  }
-  return status;
 }
 
 }  // namespace strata::coordinator

@@ -25,8 +25,12 @@ using remote::PipelineReceiver;
 using remote::RemoteStage;
 
 constexpr auto kShutdownGrace = std::chrono::milliseconds(500);
-// The head is connected to by the control thread, which looks after all members meanwhile.
-constexpr auto kHeadTimeout = std::chrono::milliseconds(2000);
+constexpr auto kHeadTimeout = std::chrono::milliseconds(3000);
+// Heads to connect to: one, and those of epochs that have ended meanwhile.
+constexpr size_t kDialsMax = 64;
+// The first step's token, and one more that takes the first from the tail as every later one does.
+constexpr uint32_t kProofTokens = 2;
+constexpr const char* kStopping = "the coordinator is shutting down";
 // Requests that wait to be tokenized; a prompt of a megabyte takes a few tenths of a second.
 constexpr size_t kIntakeMax = 1024;
 
@@ -48,9 +52,20 @@ struct PipelineFailureEvent {
   uint64_t epoch;
   Status why;
   bool is_stall = false;  // the engine noticed
-  std::string peer = {};  // whose stream broke; may be one of an earlier plan
 };
-using ControlEvent = std::variant<HelloEvent, MessageEvent, StreamEndEvent, PipelineFailureEvent>;
+struct HeadEvent {
+  StartPipeline start;
+  Result<std::shared_ptr<StepSink>> head;
+};
+// A step has gone round.
+struct ProofEvent {
+  uint64_t epoch;
+};
+struct ReplanEvent {
+  ReplanListener listener;
+};
+using ControlEvent = std::variant<HelloEvent, MessageEvent, StreamEndEvent, PipelineFailureEvent,
+                                  HeadEvent, ProofEvent, ReplanEvent>;
 
 }  // namespace
 
@@ -84,6 +99,17 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
     intake.post_always([this, id] { generator->cancel(id); });
   }
   remote::ClusterStatus on_status() override { return status(); }
+  void on_replan(ReplanListener listener) override {
+    {
+      const MutexLock lock(mutex);
+      if (!stopping) {
+        events.push_back(ReplanEvent{std::move(listener)});
+        changed.notify_all();
+        return;
+      }
+    }
+    listener(kStopping);
+  }
 
   // PipelineHandler, from the acceptor's thread.
   Status on_step(const std::string& from, StepFrame) override {
@@ -99,12 +125,9 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
     }
     return ok_status();
   }
-  void on_stream_closed(const std::string& from, remote::StreamMethod, const Status& why) override {
-    if (why.ok()) return;
-    post(PipelineFailureEvent{.epoch = pipeline_epoch.load(),
-                              .why = unavailable(fmt::format("lost {}: {}", from, why.message())),
-                              .peer = from});
-  }
+  // The name in a stream's header proves nothing, and needs not: a tail that has lost its stream
+  // says so, and one that has died loses its membership.
+  void on_stream_closed(const std::string&, remote::StreamMethod, const Status&) override {}
 
   void post(ControlEvent event);
   void run_control() noexcept;
@@ -113,9 +136,14 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   void carry_out(ClusterActions actions);
   void save_epoch(uint64_t epoch);
   PipelineShape shape_of(const StartPipeline& start) const;
+  void refuse_replans();
+  bool leads_here(const remote::Address& address) const;
   Result<std::shared_ptr<StepSink>> connect_head(const StartPipeline& start,
                                                  remote::PeerLostCallback lost) const;
-  void start_pipeline(const StartPipeline& start);
+  void dial_head(const StartPipeline& start);
+  void attach_pipeline(HeadEvent event);
+  void send_proof(uint64_t epoch);
+  void pipeline_ready(const PipelineReady& ready);
   void stop_pipeline(const Status& why);
   void publish();
   void note(const Note& line) const {
@@ -136,6 +164,7 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   remote::ClusterStatus snapshot STRATA_GUARDED_BY(mutex);
   Status snapshot_obstacle STRATA_GUARDED_BY(mutex);
   TimePoint snapshot_at STRATA_GUARDED_BY(mutex);
+  remote::Address own_address STRATA_GUARDED_BY(mutex);  // once it listens
   bool pipeline_stands STRATA_GUARDED_BY(mutex) = false;
   bool stopping STRATA_GUARDED_BY(mutex) = false;
   // For the measured rate: what had been sampled at the last look.
@@ -153,6 +182,7 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   std::atomic<uint64_t> pipeline_epoch = 0;
 
   WorkThread intake{kIntakeMax};
+  WorkThread dialer{kDialsMax};  // the control thread waits for nobody
   std::thread control;
 };
 
@@ -175,19 +205,40 @@ void Coordinator::Impl::handle(ControlEvent event, ClusterActions& actions) {
       actions.push_back(EndStream{hello->id, address.status()});
       return;
     }
+    if (leads_here(*address)) {
+      actions.push_back(EndStream{
+          hello->id, invalid_argument(fmt::format("worker '{}' gives {} as its address, which is "
+                                                  "the coordinator's own",
+                                                  hello->hello.name, address->text()),
+                                      "let the worker --listen at a port of its own")});
+      return;
+    }
     state.on_hello(hello->id, hello->hello, address->text(), now, actions);
   } else if (auto* message = std::get_if<MessageEvent>(&event)) {
     state.on_message(message->id, message->message, now, actions);
   } else if (auto* end = std::get_if<StreamEndEvent>(&event)) {
     state.on_stream_end(end->id, end->why, now, actions);
   } else if (auto* failure = std::get_if<PipelineFailureEvent>(&event)) {
-    if (!failure->peer.empty() && !state.has_stage_on(failure->peer)) return;
     if (failure->is_stall) {
       state.on_pipeline_stall(failure->epoch, failure->why, now, actions);
     } else {
       state.on_pipeline_failure(failure->epoch, failure->why, now, actions);
     }
+  } else if (auto* head = std::get_if<HeadEvent>(&event)) {
+    attach_pipeline(std::move(*head));
+  } else if (auto* proof = std::get_if<ProofEvent>(&event)) {
+    state.on_pipeline_proven(proof->epoch, now, actions);
+  } else if (auto* replan = std::get_if<ReplanEvent>(&event)) {
+    replan->listener(state.replan(now, actions));
   }
+}
+
+// What only this process can be reached at; a host's other addresses are found out by the first
+// step, which comes back here.
+bool Coordinator::Impl::leads_here(const remote::Address& address) const {
+  const MutexLock lock(mutex);
+  if (address.port != own_address.port) return false;
+  return address.host == own_address.host || (own_address.is_wildcard() && address.is_loopback());
 }
 
 // Until an event comes or the state wants to look again. False once the coordinator stops.
@@ -205,6 +256,18 @@ bool Coordinator::Impl::wait_for_events(std::deque<ControlEvent>& taken) {
   return !stopping;
 }
 
+// Calls that nobody answers would hold up the server's end. Requires: no control thread.
+void Coordinator::Impl::refuse_replans() {
+  std::deque<ControlEvent> left;
+  {
+    const MutexLock lock(mutex);
+    left = std::exchange(events, {});
+  }
+  for (ControlEvent& event : left) {
+    if (auto* replan = std::get_if<ReplanEvent>(&event)) replan->listener(kStopping);
+  }
+}
+
 void Coordinator::Impl::publish() {
   const TimePoint now = clock.now();
   remote::ClusterStatus status = state.status(now);
@@ -220,6 +283,11 @@ void Coordinator::Impl::run_control() noexcept {
   while (wait_for_events(taken)) {
     ClusterActions actions;
     for (ControlEvent& event : taken) handle(std::move(event), actions);
+    const EngineCounters counters = engine.counters();
+    // Who uses the pipeline without the engine says nothing of being done.
+    const bool is_serving =
+        counters.live + counters.queued > 0 || options.pipeline_user.started != nullptr;
+    state.set_serving(is_serving, clock.now());
     state.on_tick(clock.now(), actions);
     const Status obstacle = state.obstacle();
     publish();
@@ -242,7 +310,9 @@ void Coordinator::Impl::carry_out(ClusterActions actions) {
     } else if (const auto* end = std::get_if<EndStream>(&action)) {
       service->end(end->member, end->why);
     } else if (const auto* start = std::get_if<StartPipeline>(&action)) {
-      start_pipeline(*start);
+      dial_head(*start);
+    } else if (const auto* ready = std::get_if<PipelineReady>(&action)) {
+      pipeline_ready(*ready);
     } else if (const auto* line = std::get_if<Note>(&action)) {
       note(*line);
     }
@@ -291,22 +361,63 @@ Result<std::shared_ptr<StepSink>> Coordinator::Impl::connect_head(
                                std::move(lost))));
 }
 
-void Coordinator::Impl::start_pipeline(const StartPipeline& start) {
+void Coordinator::Impl::dial_head(const StartPipeline& start) {
   const uint64_t epoch = start.epoch;
   const auto fail = [this, epoch](const Status& why) { post(PipelineFailureEvent{epoch, why}); };
-  auto head = connect_head(start, fail);
-  if (!head.ok()) return fail(head.status());
-  const PipelineShape shape = shape_of(start);
+  const bool taken = dialer.post(
+      [this, start, fail] { post(HeadEvent{.start = start, .head = connect_head(start, fail)}); });
+  if (!taken) fail(resource_exhausted("too many stages are being connected to"));
+}
+
+void Coordinator::Impl::attach_pipeline(HeadEvent event) {
+  const uint64_t epoch = event.start.epoch;
+  if (epoch != state.epoch() || state.phase() != ClusterPhase::starting) return;
+  if (!event.head.ok()) return post(PipelineFailureEvent{epoch, event.head.status()});
+  const PipelineShape shape = shape_of(event.start);
   pipeline_epoch = epoch;
-  std::shared_ptr<StepSink> sink = std::move(head).value();
+  std::shared_ptr<StepSink> sink = std::move(event.head).value();
   if (options.pipeline_user.started) {
     options.pipeline_user.started(shape, std::move(sink));
+    post(ProofEvent{epoch});
   } else {
     engine.attach(shape, std::move(sink));
+    send_proof(epoch);
   }
+}
+
+// A request of the coordinator's own, whose answer does not matter: that one comes shows that each
+// stage reaches the next, and the tail the head and the coordinator. One that fails for what it
+// holds has gone round as well; an end of the pipeline is told by whoever ends it.
+void Coordinator::Impl::send_proof(uint64_t epoch) {
+  Request request;
+  request.prompt = {0};
+  request.max_new_tokens = kProofTokens;
+  request.sampling.temperature = 0;
+  engine.submit(std::move(request), [this, epoch](const RequestEvent& event) {
+    const auto* finish = std::get_if<RequestFinish>(&event);
+    if (finish == nullptr || finish->status.code() == StatusCode::unavailable ||
+        finish->status.code() == StatusCode::deadline_exceeded) {
+      return;
+    }
+    post(ProofEvent{epoch});
+  });
+}
+
+void Coordinator::Impl::pipeline_ready(const PipelineReady& ready) {
+  const size_t stages = ready.nodes.size();
   note({.is_warning = false,
-        .text = fmt::format("ready: {} stage{}, epoch {}", shape.stage_count,
-                            shape.stage_count == 1 ? "" : "s", epoch)});
+        .text = fmt::format("ready: {} stage{}, epoch {}", stages, stages == 1 ? "" : "s",
+                            ready.epoch)});
+  if (state_folder) {
+    const Status saved = state_folder->save_pipeline({.model_digest = options.model_digest,
+                                                      .workers = options.cluster.workers,
+                                                      .nodes = ready.nodes});
+    if (!saved.ok()) {
+      note({.is_warning = true,
+            .text = fmt::format("a restarted coordinator will wait for all workers: {}",
+                                saved.to_string())});
+    }
+  }
   const MutexLock lock(mutex);
   pipeline_stands = true;
   changed.notify_all();
@@ -360,6 +471,10 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(CoordinatorOptions optio
   if (!options.state_folder.empty()) folder = TRY(StateFolder::open(options.state_folder));
   options.cluster.cluster_id = folder ? folder->cluster_id() : random_cluster_id();
   options.cluster.last_epoch = folder ? folder->epoch() : 0;
+  if (folder && folder->pipeline().model_digest == options.model_digest &&
+      folder->pipeline().workers == options.cluster.workers) {
+    options.cluster.last_nodes = folder->pipeline().nodes;
+  }
   options.cluster.membership.cluster_id = options.cluster.cluster_id;
   options.cluster.model = {.base_name = base_name(options.file->path()),
                            .digest = options.model_digest};
@@ -387,6 +502,8 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(CoordinatorOptions optio
                                               .insecure_network = self.options.insecure_network,
                                               .services = std::move(services),
                                               .streams = self.receiver->acceptor()}));
+  const MutexLock lock(self.mutex);
+  self.own_address = self.server->address();
   return coordinator;
 }
 
@@ -419,8 +536,10 @@ void Coordinator::stop() {
   }
   impl_->stop_source.request_stop();
   impl_->intake.stop();
+  impl_->dialer.stop();
   if (impl_->control.joinable()) impl_->control.join();
-  const Status why = unavailable("the coordinator is shutting down");
+  impl_->refuse_replans();
+  const Status why = unavailable(kStopping);
   impl_->stop_pipeline(why);
   impl_->service->end_all(why);
   if (impl_->server) impl_->server->shutdown(kShutdownGrace);

@@ -29,6 +29,23 @@ bool is_cluster_id(const std::string& text) {
          });
 }
 
+// What is missing or of another kind is nothing worth an error: the next coordinator waits for all.
+StateFolder::Pipeline pipeline_of(const Json& json) {
+  StateFolder::Pipeline pipeline;
+  const auto found = json.find("pipeline");
+  if (found == json.end() || !found->is_object()) return pipeline;
+  const Json digest = found->value("model_digest", Json());
+  const Json workers = found->value("workers", Json());
+  const Json nodes = found->value("nodes", Json());
+  if (!digest.is_string() || !workers.is_number_unsigned() || !nodes.is_array()) return pipeline;
+  for (const Json& node : nodes) {
+    if (!node.is_string()) return pipeline;
+  }
+  return {.model_digest = digest.get<std::string>(),
+          .workers = workers.get<uint32_t>(),
+          .nodes = nodes.get<std::vector<std::string>>()};
+}
+
 // The whole text on the disk, or an error.
 Status write_synced(const std::string& path, const std::string& text) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
@@ -81,12 +98,18 @@ Status StateFolder::read() {
   }
   cluster_id_ = json["cluster_id"].get<std::string>();
   epoch_ = json["epoch"].get<uint64_t>();
+  pipeline_ = pipeline_of(json);
   return ok_status();
 }
 
 Status StateFolder::write() const {
   const std::string file = path_ + "/cluster.json";
-  const Json json = {{"cluster_id", cluster_id_}, {"epoch", epoch_}};
+  const Json json = {{"cluster_id", cluster_id_},
+                     {"epoch", epoch_},
+                     {"pipeline",
+                      {{"model_digest", pipeline_.model_digest},
+                       {"workers", pipeline_.workers},
+                       {"nodes", pipeline_.nodes}}}};
   TRY(write_synced(file + ".new", json.dump() + "\n"));
   if (std::rename((file + ".new").c_str(), file.c_str()) != 0) {
     return from_errno(errno, "cannot write " + file);
@@ -96,6 +119,11 @@ Status StateFolder::write() const {
 
 Status StateFolder::save_epoch(uint64_t epoch) {
   epoch_ = epoch;
+  return write();
+}
+
+Status StateFolder::save_pipeline(Pipeline pipeline) {
+  pipeline_ = std::move(pipeline);
   return write();
 }
 

@@ -372,19 +372,22 @@ Status StageHost::open_streams(const remote::StartEpoch& order, const std::stop_
     remote_options.stop = stop;
     return remote_options;
   };
+  // Whom this worker cannot reach is told by name, ahead of the command's answer.
+  const auto open = [&](const remote::Peer& peer, auto connect) -> decltype(connect({}, {})) {
+    const remote::RemoteOptions to_peer = TRY(options_for(peer));
+    auto stream = connect(to_peer, lost_callback(order.epoch, peer.node));
+    if (!stream.ok() && !stop.stop_requested()) {
+      options_.emit(remote::PeerLost{order.epoch, peer.node, stream.status()});
+    }
+    return stream;
+  };
   const remote::Peer coordinator{"coordinator", session->coordinator.text()};
-  const remote::RemoteOptions to_coordinator = TRY(options_for(coordinator));
-  running.coordinator = TRY(
-      remote::RemoteResults::connect(to_coordinator, lost_callback(order.epoch, coordinator.node)));
+  running.coordinator = TRY(open(coordinator, remote::RemoteResults::connect));
   if (!order.next.address.empty()) {
-    const remote::RemoteOptions to_next = TRY(options_for(order.next));
-    running.next =
-        TRY(remote::RemoteStage::connect(to_next, lost_callback(order.epoch, order.next.node)));
+    running.next = TRY(open(order.next, remote::RemoteStage::connect));
   }
   if (!order.head.address.empty()) {
-    const remote::RemoteOptions to_head = TRY(options_for(order.head));
-    running.head =
-        TRY(remote::RemoteResults::connect(to_head, lost_callback(order.epoch, order.head.node)));
+    running.head = TRY(open(order.head, remote::RemoteResults::connect));
   }
   return ok_status();
 }

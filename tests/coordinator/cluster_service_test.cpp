@@ -37,6 +37,7 @@ class Handler final : public ClusterHandler {
     changed_.notify_all();
   }
   remote::ClusterStatus on_status() override { return {}; }
+  void on_replan(ReplanListener listener) override { listener("epoch 7 is being loaded"); }
 
   AnswerListener listener() {
     const MutexLock lock(mutex_);
@@ -140,6 +141,16 @@ TEST_F(ClusterServiceTest, AClientThatGoesAwayEndsItsAnswer) {
     listener(remote::GenerateToken{});
     reader->Finish();
   }
+}
+
+TEST_F(ClusterServiceTest, ReplanAnswersWhatIsDone) {
+  v1::ReplanReply reply;
+  EXPECT_TRUE(stub_->Replan(&context_, v1::ReplanRequest(), &reply).ok());
+  EXPECT_EQ(reply.text(), "epoch 7 is being loaded");
+  grpc::ClientContext stranger;
+  remote::add_credentials(stranger, "guess", "client");
+  EXPECT_EQ(stub_->Replan(&stranger, v1::ReplanRequest(), &reply).error_code(),
+            grpc::UNAUTHENTICATED);
 }
 
 TEST_F(ClusterServiceTest, PingAnswersThoseWithTheToken) {

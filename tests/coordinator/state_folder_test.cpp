@@ -23,6 +23,10 @@ TEST(StateFolder, KeepsIdAndEpochAndIsLocked) {
     EXPECT_EQ(id.size(), 32U);
     EXPECT_EQ(first.value()->epoch(), 0U);
     EXPECT_TRUE(first.value()->save_epoch(41).ok());
+    EXPECT_TRUE(first.value()->pipeline().nodes.empty());
+    EXPECT_TRUE(first.value()
+                    ->save_pipeline({.model_digest = "sha256:7", .workers = 3, .nodes = {"a", "b"}})
+                    .ok());
     const auto second = StateFolder::open(path);
     EXPECT_EQ(second.status().code(), StatusCode::already_exists);
     EXPECT_THAT(second.status().message(), HasSubstr(path));
@@ -31,6 +35,9 @@ TEST(StateFolder, KeepsIdAndEpochAndIsLocked) {
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(again.value()->cluster_id(), id);
   EXPECT_EQ(again.value()->epoch(), 41U);
+  EXPECT_EQ(again.value()->pipeline().model_digest, "sha256:7");
+  EXPECT_EQ(again.value()->pipeline().workers, 3U);
+  EXPECT_EQ(again.value()->pipeline().nodes, (std::vector<std::string>{"a", "b"}));
   const auto other = StateFolder::open(folder.path() + "/c");
   ASSERT_TRUE(other.ok());
   EXPECT_NE(other.value()->cluster_id(), id);
@@ -47,6 +54,23 @@ TEST(StateFolder, RefusesWhatItHasNotWritten) {
     EXPECT_EQ(opened.status().code(), StatusCode::data_loss) << text;
     EXPECT_THAT(opened.status().message(), HasSubstr("cluster.json"));
     EXPECT_THAT(opened.status().hint(), HasSubstr("delete it"));
+  }
+}
+
+// An older version's file, and one that somebody has written to: worth a wait for all, no error.
+TEST(StateFolder, DoesWithoutAPipelineThatIsNone) {
+  for (const char* pipeline :
+       {"", R"(, "pipeline": 7)", R"(, "pipeline": {})",
+        R"(, "pipeline": {"model_digest": "x", "workers": -1, "nodes": []})",
+        R"(, "pipeline": {"model_digest": "x", "workers": 1, "nodes": [1]})"}) {
+    const test::TempDir folder;
+    folder.write("cluster.json",
+                 R"({"cluster_id": "0123456789abcdef0123456789abcdef", "epoch": 5)" +
+                     std::string(pipeline) + "}");
+    const auto opened = StateFolder::open(folder.path());
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    EXPECT_EQ(opened.value()->epoch(), 5U);
+    EXPECT_TRUE(opened.value()->pipeline().nodes.empty()) << pipeline;
   }
 }
 
