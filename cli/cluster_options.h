@@ -34,6 +34,9 @@ std::string user_cache_folder();
 // a folder below /var/tmp without a home.
 std::string user_state_folder();
 
+// Whom commands ask that need no other address.
+inline constexpr const char* kDefaultCoordinator = "127.0.0.1:50051";
+
 struct ClusterAddressOptions {
   std::string coordinator;
   TokenOptions token;

@@ -21,6 +21,7 @@
 #include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/ps.h"
+#include "cli/replan.h"
 #include "cli/run.h"
 #include "cli/template.h"
 #include "cli/tokenize.h"
@@ -40,6 +41,7 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   add_coordinator_command(app, context);
   add_worker_command(app, context);
   add_ps_command(app, context);
+  add_replan_command(app, context);
   add_plan_command(app, context);
   add_bench_command(app, context);
   add_eval_command(app, context);

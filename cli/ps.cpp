@@ -19,8 +19,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kDefaultCoordinator = "127.0.0.1:50051";
-
 struct PsOptions {
   ClusterAddressOptions cluster;
   bool json = false;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <optional>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/signals.h"
@@ -57,41 +59,65 @@ class LocalSession final : public Session {
   std::unique_ptr<serve::LocalEngine> engine_;
 };
 
-class RemoteSession final : public Session {
- public:
-  explicit RemoteSession(std::unique_ptr<coordinator::Client> client)
-      : client_(std::move(client)) {}
-  Status generate(const remote::GenerateRequest& request,
-                  const std::function<void(const remote::GenerateEvent&)>& event,
-                  std::stop_token stop) override {
-    return client_->generate(request, event, stop);
-  }
-
- private:
-  std::unique_ptr<coordinator::Client> client_;
-};
-
-// A cluster that has just been started needs a moment; one that lost a worker is an error at once.
-Status wait_until_ready(coordinator::Client& client, uint32_t wait_s, Terminal& terminal,
+// Waits while the model is being placed and loaded, also anew after a loss.
+Status wait_until_ready(coordinator::Client& client, TimePoint deadline, Terminal& terminal,
                         const std::stop_token& stop) {
-  const TimePoint deadline = SystemClock().now() + std::chrono::seconds(wait_s);
   std::string shown;
   while (true) {
     const remote::ClusterStatus status = TRY(client.status(stop));
     if (status.state == "ready") {
-      terminal.end_line();
+      if (!shown.empty()) terminal.end_line();
       return ok_status();
     }
-    const bool is_forming = status.state == "waiting" || status.state == "loading";
-    if (!is_forming || SystemClock().now() >= deadline) {
+    if (status.state == "stopping" || SystemClock().now() >= deadline) {
       return unavailable(status.detail.empty() ? "the cluster is not ready" : status.detail,
-                         "strata ps shows its nodes");
+                         "strata ps shows its nodes; a longer --wait waits on");
     }
     if (status.detail != shown) terminal.status("waiting: " + status.detail);
     shown = status.detail;
     if (wait_for_stop(stop, kStatusInterval)) return cancelled("interrupted");
   }
 }
+
+// Asks again, within the time to wait, as long as nothing of an answer has come: while a plan is
+// replaced by the next, requests are refused, and those that waited end with it.
+class RemoteSession final : public Session {
+ public:
+  RemoteSession(std::unique_ptr<coordinator::Client> client, uint32_t wait_s, Terminal& terminal)
+      : client_(std::move(client)), wait_(wait_s), terminal_(terminal) {}
+
+  Status generate(const remote::GenerateRequest& request,
+                  const std::function<void(const remote::GenerateEvent&)>& event,
+                  std::stop_token stop) override {
+    const TimePoint deadline = SystemClock().now() + wait_;
+    while (true) {
+      std::optional<remote::GenerateStarted> started;
+      bool has_answer = false;
+      const auto pass_on = [&](const remote::GenerateEvent& next) {
+        if (const auto* first = std::get_if<remote::GenerateStarted>(&next)) {
+          started = *first;
+          return;
+        }
+        has_answer = true;
+        if (started) event(*std::exchange(started, std::nullopt));
+        event(next);
+      };
+      const Status status = client_->generate(request, pass_on, stop);
+      const bool may_ask_again =
+          status.code() == StatusCode::unavailable && !has_answer && SystemClock().now() < deadline;
+      if (!may_ask_again) return status;
+      if (wait_for_stop(stop, kStatusInterval)) return cancelled("interrupted");
+      const Status ready = wait_until_ready(*client_, deadline, terminal_, stop);
+      if (ready.code() == StatusCode::cancelled) return ready;
+      if (!ready.ok()) return status;
+    }
+  }
+
+ private:
+  std::unique_ptr<coordinator::Client> client_;
+  const std::chrono::seconds wait_;
+  Terminal& terminal_;  // outlives the session
+};
 
 }  // namespace
 
@@ -101,7 +127,8 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   add_context_option(command, options.context);
   add_cluster_address_options(command, options.cluster);
   command
-      .add_option("--wait", options.wait_s, "How long to wait for a cluster that is still forming")
+      .add_option("--wait", options.wait_s,
+                  "How long to wait for a cluster that is forming, or placing its model anew")
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group("Cluster");
@@ -127,8 +154,10 @@ Result<std::unique_ptr<Session>> Session::open(const SessionOptions& options, Te
     return std::unique_ptr<Session>(std::make_unique<LocalSession>(std::move(engine)));
   }
   std::unique_ptr<coordinator::Client> client = TRY(connect_client(options.cluster, stop));
-  TRY(wait_until_ready(*client, options.wait_s, terminal, stop));
-  return std::unique_ptr<Session>(std::make_unique<RemoteSession>(std::move(client)));
+  const TimePoint deadline = SystemClock().now() + std::chrono::seconds(options.wait_s);
+  TRY(wait_until_ready(*client, deadline, terminal, stop));
+  return std::unique_ptr<Session>(
+      std::make_unique<RemoteSession>(std::move(client), options.wait_s, terminal));
 }
 
 }  // namespace strata::cli

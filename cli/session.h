@@ -16,7 +16,7 @@ namespace strata::cli {
 
 struct SessionOptions {
   ClusterAddressOptions cluster;
-  uint32_t wait_s = 60;  // for a cluster that is still forming
+  uint32_t wait_s = 60;  // for a cluster that is forming, or placing its model anew
   serve::ModelOptions model;
   uint32_t context = 0;  // 0: what the model was trained for, at most serve::kDefaultContext
 };
