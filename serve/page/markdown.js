@@ -357,14 +357,25 @@ const markdown = (() => {
 
   // --- Elements ----------------------------------------------------------------------------------
 
+  // Neighbouring texts become one node: there may be very many.
   function appendInline(parent, tokens) {
+    let text = "";
+    const flush = () => {
+      if (text) parent.append(text);
+      text = "";
+    };
     for (const token of tokens) {
-      if (token.text !== undefined) parent.append(token.text);
-      else if (token.lineEnd) parent.append(document.createElement("br"));
+      if (token.text !== undefined) {
+        text += token.text;
+        continue;
+      }
+      flush();
+      if (token.lineEnd) parent.append(document.createElement("br"));
       else if (token.code !== undefined) parent.append(el("code", null, token.code));
       else if (token.wrap) parent.append(appendInline(el(token.wrap), token.children));
       else if (token.link) parent.append(linkElement(token));
     }
+    flush();
     return parent;
   }
 
@@ -388,11 +399,7 @@ const markdown = (() => {
                         block.items.map(itemElement)),
   };
 
-  function element(block) {
-    const node = BUILDERS[block.kind](block);
-    node.normalize();
-    return node;
-  }
+  const element = (block) => BUILDERS[block.kind](block);
 
   function itemElement(item) {
     const node = el("li");

@@ -268,9 +268,9 @@ class PageTest(unittest.TestCase):
                        "'` `` '.repeat(20000)", "'> '.repeat(50000)", "'- '.repeat(50000)", "'# ' + ' #'.repeat(50000) + 'x'", "'_a'.repeat(100000)",
                        "'a|'.repeat(20000) + '\\n' + '-|'.repeat(20000) + ' '.repeat(20000) + 'x'", "'https://a.b/' + ')'.repeat(100000)",
                        "'```' + ' a'.repeat(50000) + '`'", "'```js\\n' + '/*'.repeat(50000)", "'-'.repeat(100000) + 'x'", "' '.repeat(100000) + 'x'", "'\\n'.repeat(200000)"):
-            took = self.page.run(f"""(() => {{ const node = document.createElement('div'); const from = performance.now();
-                markdown.render(node, {source}); return performance.now() - from; }})()""")
-            self.assertLess(took, 2500, source)
+            took = self.page.run(f"""Math.min(...[1, 2, 3].map(() => {{ const node = document.createElement('div'); const text = {source};
+                const from = performance.now(); markdown.render(node, text); return performance.now() - from; }}))""")
+            self.assertLess(took, 1500, source)
 
     # --- Conversations -----------------------------------------------------------------------------
 
