@@ -5,19 +5,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/cluster_options.h"
-#include "cli/json_line.h"
 #include "cli/terminal.h"
 #include "coordinator/client.h"
 #include "runtime/base/human.h"
 #include "runtime/base/text_table.h"
+#include "serve/cluster_status.h"
 
 namespace strata::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 struct PsOptions {
   ClusterAddressOptions cluster;
@@ -46,9 +43,6 @@ std::string state_text(const remote::NodeStatus& node) {
 
 // What a step takes lately, or should; "-" where that is not known.
 std::string step_text(double us) { return us > 0 ? fmt::format("{:.2f} ms", us / 1e3) : "-"; }
-
-// Null where it is not known.
-Json known(double value) { return value > 0 ? Json(value) : Json(); }
 
 std::string to_table(const remote::ClusterStatus& status) {
   std::string text =
@@ -82,66 +76,11 @@ std::string to_table(const remote::ClusterStatus& status) {
   return text;
 }
 
-Json node_json(const remote::NodeStatus& node) {
-  Json devices = Json::array();
-  for (const remote::DeviceReport& device : node.devices) {
-    devices.push_back({{"name", device.name},
-                       {"description", device.description},
-                       {"total_bytes", device.memory.total_bytes},
-                       {"free_bytes", device.memory.free_bytes},
-                       {"read_bytes_per_s", device.speed.read_bytes_per_s},
-                       {"int8_ops_per_s", device.speed.int8_ops_per_s},
-                       {"f32_ops_per_s", device.speed.f32_ops_per_s}});
-  }
-  Json object = {{"name", node.name},
-                 {"address", node.address},
-                 {"state", node.state},
-                 {"detail", node.detail},
-                 {"devices", devices},
-                 {"memory_limit_bytes", node.memory_limit_bytes},
-                 {"used_bytes", node.used_bytes},
-                 {"steps_done", node.steps_done},
-                 {"step_us", known(node.step_us)},
-                 {"forecast_us", known(node.forecast_us)},
-                 {"process_id", node.process_id},
-                 {"last_heartbeat_ms", node.last_heartbeat_ms},
-                 {"stage", nullptr}};
-  if (node.range) {
-    object["stage"] = {{"index", node.stage_index},
-                       {"layer_begin", node.range->begin},
-                       {"layer_end", node.range->end},
-                       {"has_embedding", node.range->has_embedding},
-                       {"has_head", node.range->has_head},
-                       {"weights_bytes", node.memory.weights_bytes},
-                       {"kv_bytes", node.memory.cache_bytes},
-                       {"compute_bytes", node.memory.compute_bytes},
-                       {"received_bytes", node.memory.received_bytes}};
-  }
-  return object;
-}
-
-std::string to_json(const remote::ClusterStatus& status) {
-  Json nodes = Json::array();
-  for (const remote::NodeStatus& node : status.nodes) nodes.push_back(node_json(node));
-  const Json object = {{"state", status.state},
-                       {"detail", status.detail},
-                       {"epoch", status.epoch},
-                       {"model", status.model.base_name},
-                       {"model_digest", status.model.digest},
-                       {"cluster_id", status.cluster_id},
-                       {"live_sequences", status.live_sequences},
-                       {"waiting_sequences", status.waiting_sequences},
-                       {"predicted_tokens_per_s", known(status.predicted_tokens_per_s)},
-                       {"measured_tokens_per_s", status.measured_tokens_per_s},
-                       {"nodes", nodes}};
-  return json_line(object);
-}
-
 Status run_ps(const PsOptions& options) {
   const std::unique_ptr<coordinator::Client> client = TRY(connect_client(options.cluster, {}));
   const remote::ClusterStatus status = TRY(client->status());
   Terminal terminal(options.json);
-  terminal.answer(options.json ? to_json(status) : to_table(status));
+  terminal.answer(options.json ? serve::cluster_status_json(status) + "\n" : to_table(status));
   return ok_status();
 }
 

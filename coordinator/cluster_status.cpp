@@ -32,6 +32,7 @@ remote::NodeStatus ClusterState::node_status(const Member& member, TimePoint now
   node.used_bytes = member.heartbeat.used_bytes;
   node.steps_done = member.heartbeat.steps_done;
   node.process_id = member.hello.process_id;
+  node.hop_us = member.hello.hop_us;
   node.last_heartbeat_ms = static_cast<uint32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(now - member.last_seen).count());
   const StageState* stage = stage_of(member.id);

@@ -13,6 +13,7 @@
 #include "backends/remote/weights_service.h"
 #include "coordinator/cluster_service.h"
 #include "coordinator/state_folder.h"
+#include "coordinator/token_rate.h"
 #include "runtime/base/base_name.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread_start.h"
@@ -167,10 +168,7 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   remote::Address own_address STRATA_GUARDED_BY(mutex);  // once it listens
   bool pipeline_stands STRATA_GUARDED_BY(mutex) = false;
   bool stopping STRATA_GUARDED_BY(mutex) = false;
-  // For the measured rate: what had been sampled at the last look.
-  mutable TimePoint rate_since STRATA_GUARDED_BY(mutex);
-  mutable uint64_t rate_tokens STRATA_GUARDED_BY(mutex) = 0;
-  mutable double rate STRATA_GUARDED_BY(mutex) = 0;
+  mutable TokenRate rate STRATA_GUARDED_BY(mutex);
 
   // After what their threads call back into.
   EngineLoop engine;
@@ -444,13 +442,7 @@ remote::ClusterStatus Coordinator::Impl::status() const {
   }
   status.live_sequences = counters.live;
   status.waiting_sequences = counters.queued;
-  const double seconds = std::chrono::duration<double>(now - rate_since).count();
-  if (seconds >= 1) {
-    rate = static_cast<double>(counters.tokens_sampled - rate_tokens) / seconds;
-    rate_tokens = counters.tokens_sampled;
-    rate_since = now;
-  }
-  status.measured_tokens_per_s = rate;
+  status.measured_tokens_per_s = rate.look(counters.tokens_sampled, now);
   if (status.state == "ready" && !pipeline_stands) {
     status.state = "loading";
     status.detail = "connecting to the first stage";

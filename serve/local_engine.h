@@ -7,11 +7,14 @@
 #include <memory>
 #include <stop_token>
 
-#include "serve/progress.h"
+#include "backends/remote/client_records.h"
 #include "coordinator/engine/engine_loop.h"
 #include "coordinator/generator.h"
 #include "coordinator/planner/planner.h"
+#include "coordinator/token_rate.h"
+#include "runtime/base/mutex.h"
 #include "serve/model_options.h"
+#include "serve/progress.h"
 #include "worker/local_pipeline.h"
 
 namespace strata::serve {
@@ -41,6 +44,8 @@ class LocalEngine {
   // Layers of each stage, head first.
   std::vector<int32_t> split() const;
   const ThreadPins& pins() const { return pins_; }
+  // The same for this process as a coordinator says of its cluster: one node for each stage.
+  remote::ClusterStatus status() const;
   uint32_t stage_count() const { return static_cast<uint32_t>(pipeline_->stage_count()); }
   uint32_t vocab_size() const { return static_cast<uint32_t>(shape_.vocab_size); }
 
@@ -56,6 +61,8 @@ class LocalEngine {
   std::vector<LayerRange> ranges_;
   ThreadPins pins_;
   std::unique_ptr<coordinator::Generator> generator_;
+  mutable Mutex rate_mutex_;
+  mutable coordinator::TokenRate rate_ STRATA_GUARDED_BY(rate_mutex_);
 };
 
 // The context to run with: as asked, else the model's own up to kDefaultContext. Errors:

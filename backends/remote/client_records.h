@@ -88,6 +88,7 @@ struct NodeStatus {
   // What a step took lately, and what the plan foretold for such steps; 0: not known.
   double step_us = 0;
   double forecast_us = 0;
+  double hop_us = 0;   // to hand a step on; 0: not known
   std::string detail;  // why it is a spare, or that it is far slower than foretold
 };
 

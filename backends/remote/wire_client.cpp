@@ -56,6 +56,7 @@ void put(const NodeStatus& node, v1::NodeStatus& out) {
   out.set_detail(node.detail);
   out.set_step_us(node.step_us);
   out.set_forecast_us(node.forecast_us);
+  out.set_hop_us(node.hop_us);
 }
 
 Result<NodeStatus> take(const v1::NodeStatus& in) {
@@ -76,6 +77,7 @@ Result<NodeStatus> take(const v1::NodeStatus& in) {
   node.detail = peer_text(in.detail());
   node.step_us = in.step_us();
   node.forecast_us = in.forecast_us();
+  node.hop_us = in.hop_us();
   return node;
 }
 

@@ -257,6 +257,7 @@ const Hparams& StageModel::hparams() const { return impl_->hparams; }
 const StageOptions& StageModel::options() const { return impl_->options; }
 KvCache& StageModel::kv_cache() { return *impl_->cache; }
 uint64_t StageModel::weights_bytes() const { return impl_->weights->size_bytes(); }
+uint64_t StageModel::cache_bytes() const { return impl_->cache->size_bytes(); }
 
 uint64_t StageModel::compute_bytes() const {
   uint64_t sum = 0;

@@ -109,8 +109,9 @@ class StageModel {
   // run then); those of the device.
   Result<std::span<const float>> run(const StageBatch& batch);
 
-  // Memory held, for comparison with estimate(); the KV cache knows its own.
+  // Memory held, for comparison with estimate().
   uint64_t weights_bytes() const;
+  uint64_t cache_bytes() const;
   uint64_t compute_bytes() const;
   // Graphs built since creation: tests see that decoding builds none.
   uint64_t graphs_built() const;

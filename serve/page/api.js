@@ -33,7 +33,8 @@ const api = (() => {
   function unreachable() {
     return new ServerError({
       title: "The server cannot be reached",
-      advice: "See whether it still runs and whether this machine's network is up, then try again. Nothing of the conversation is lost.",
+      advice: "See whether it still runs and whether this machine's network is up, then try again. " +
+        "Nothing of the conversation is lost.",
       kind: "unreachable",
     });
   }
@@ -46,6 +47,26 @@ const api = (() => {
     return explained(response.status, body || { message: text.slice(0, 300) },
                      Number(response.headers.get("retry-after")) || 0);
   }
+
+  // What happened, what to do, and which button helps.
+  const REFUSALS = {
+    400: ["The server cannot do this as asked",
+          "See what it says, change the question or the settings, and try again.", "settings"],
+    401: ["The server asks for an API key", "Enter the key that the server was started with.", "key"],
+    403: ["The server does not allow this", "Ask whoever runs it, or use another key.", "key"],
+    404: ["The server does not know what was asked for",
+          "Choose another model in the settings. If there is none, reload the page: the server may be another one now.",
+          "settings"],
+    413: ["The question is too large for the server", "Shorten it, or begin a new conversation."],
+    422: ["The server cannot do this as asked",
+          "See what it says, change the question or the settings, and try again.", "settings"],
+    429: ["The server is busy", "It has as many requests as it takes. Try again in a moment.", "busy"],
+    503: ["The cluster cannot answer at the moment",
+          "A worker may have gone. See Cluster for what it waits for, and try again.", "busy"],
+  };
+  const WRONG_KEY = ["The server does not accept this API key", REFUSALS[401][1], "key"];
+  const LOADING = ["The model is still loading",
+                   "Its progress is shown under Cluster. Try again once it is ready.", "busy"];
 
   // By status and by the API's `code` and `type`.
   function explained(status, body, retryAfter) {
@@ -60,17 +81,9 @@ const api = (() => {
         : "The conversation is too long for the model",
       "Begin a new conversation, or edit an earlier question to go on from there with less.", "context");
     }
-    if (status === 401) {
-      return error(store.apiKey.read() ? "The server does not accept this API key" : "The server asks for an API key",
-                   "Enter the key that the server was started with.", "key");
-    }
-    if (status === 403) return error("The server does not allow this", "Ask whoever runs it, or use another key.", "key");
-    if (status === 404) return error("The server does not know what was asked for", "Choose another model in the settings; or the server is older than this page: reload it.", "settings");
-    if (status === 413) return error("The question is too large for the server", "Shorten it, or begin a new conversation.");
-    if (status === 429) return error("The server is busy", "It has as many requests as it takes. Try again in a moment.", "busy");
-    if (status === 503 && /load/i.test(code + detail)) return error("The model is still loading", "Its progress is shown under Cluster. Try again once it is ready.", "busy");
-    if (status === 503) return error("The cluster cannot answer at the moment", "A worker may have gone. See Cluster for what it waits for, and try again.", "busy");
-    if (status === 400 || status === 422) return error("The server cannot do this as asked", "See what it says, change the question or the settings, and try again.", "settings");
+    const isLoading = status === 503 && /load/i.test(code + detail);
+    const known = isLoading ? LOADING : status === 401 && store.apiKey.read() ? WRONG_KEY : REFUSALS[status];
+    if (known) return error(...known);
     if (status >= 500) return error("The server failed", "Try again. If it stays, its log says more.");
     return error(`The server answered with status ${status}`, "Try again. If it stays, its log says more.");
   }
@@ -106,7 +119,8 @@ const api = (() => {
     });
   }
 
-  // Streams the answer to `body`; calls `take` with each chunk. Errors: as request(), and for an answer without end.
+  // Streams the answer to `body`; calls `take` with each chunk. Errors: as request(), and for an
+  // answer without an end.
   async function answer(body, signal, take) {
     const response = await request("v1/chat/completions", {
       method: "POST", signal, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),

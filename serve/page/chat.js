@@ -162,8 +162,9 @@ const chat = (() => {
       save(mine);
       if (conversation === mine) {
         keepPlace(() => { views.get(message.id)?.update(); showComposer(); });
+        const how = message.stopped ? "Answer, stopped" : "Answer";
         announce(message.error ? `${message.error.title}. ${message.error.advice}`
-                               : `Answer${message.stopped ? " stopped" : ""}: ${words.short(message.content, 1000)}`);
+                               : `${how}: ${words.short(message.content, 1000)}`);
       }
       sidebar.update();
     });
@@ -192,8 +193,8 @@ const chat = (() => {
     if (!message.content && !message.calls) return null;  // failed before its first word
     const sent = { role: "assistant", content: message.content };
     if (message.calls) {
-      sent.tool_calls = message.calls.map((call) => ({ id: call.id, type: "function",
-                                                       function: { name: call.name, arguments: call.arguments } }));
+      sent.tool_calls = message.calls.map(({ id, name, arguments: text }) =>
+        ({ id, type: "function", function: { name, arguments: text } }));
     }
     return sent;
   }
@@ -218,7 +219,8 @@ const chat = (() => {
 
   function shownError(error) {
     if (!(error instanceof api.ServerError)) {
-      return { title: "The page cannot read the server's answer", advice: "Page and server may be of different versions: reload the page.",
+      return { title: "The page cannot read the server's answer",
+               advice: "Page and server may be of different versions: reload the page.",
                detail: String(error.message || error) };
     }
     const { message: title, advice, detail, kind, retryAfter } = error;
@@ -362,7 +364,7 @@ const chat = (() => {
     $("to-end").append(icon("down"));
     $("to-end").setAttribute("aria-label", "To the end of the conversation");
     $("to-end").addEventListener("click", goToEnd);
-    window.addEventListener("pagehide", () => { for (const entry of runs.values()) store.save(entry.conversation); });
+    window.addEventListener("pagehide", () => runs.forEach((entry) => store.save(entry.conversation)));
     show();
     loadModels();
   }
@@ -374,8 +376,9 @@ const chat = (() => {
       models = [];  // asking will say what is wrong
     }
     const context = models[0]?.meta?.n_ctx;
-    setText($("welcome-model"), models.length
-      ? `${models[0].id}${context ? `, up to ${words.count(context)} tokens` : ""}. Conversations stay in this browser.` : "");
+    const limit = context ? `, up to ${words.count(context)} tokens` : "";
+    setText($("welcome-model"),
+            models.length ? `${models[0].id}${limit}. Conversations stay in this browser.` : "");
   }
 
   return {

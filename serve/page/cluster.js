@@ -1,15 +1,16 @@
 // The cluster as it is now: asks `GET cluster` once a second and shows what has changed.
 //
-// What is shown, and moves: the state, figures, the model's layers cut into stages, a card for each node, and what has
-// happened since the page is open. Elements are kept from one answer to the next, by node, so that a change is a
-// movement and not a new picture.
+// What is shown, and moves: the state, figures, the model's layers cut into stages, a card for each
+// node, and what has happened since the page is open. Elements are kept from one answer to the next,
+// by node, so that a change is a movement and not a new picture.
 
 const cluster = (() => {
   const POLL_MS = 1000;
   const POLL_UNSEEN_MS = 5000;  // only the mark beside the button is seen then
   const RATES_MAX = 120;
   const EVENTS_MAX = 30;
-  const STATE_KINDS = { ready: "good", loading: "busy", waiting: "busy", joined: "busy", spare: "calm", degraded: "bad", lost: "bad", stopping: "bad" };
+  const STATE_KINDS = { ready: "good", loading: "busy", waiting: "busy", joined: "busy", spare: "calm",
+                        degraded: "bad", lost: "bad", stopping: "bad" };
 
   let shown = false;
   let last = null;          // the last answer
@@ -74,7 +75,7 @@ const cluster = (() => {
     $("cluster-body").append(
       parts.trouble,
       el("header", null, parts.name, parts.state, parts.epoch), parts.detail,
-      el("dl.figures", null, [parts.measured, parts.predicted, parts.live, parts.waiting, parts.memory, parts.nodes].map((one) => one.node)),
+      el("dl.figures", null, ["measured", "predicted", "live", "waiting", "memory", "nodes"].map((name) => parts[name].node)),
       el("figure", null, parts.layersTitle, parts.bar),
       el("h3", null, "Nodes"), parts.cards,
       el("h3", null, "Since this page is open"), parts.noEvents, parts.events);
@@ -99,6 +100,10 @@ const cluster = (() => {
     last = status;
   }
 
+  function putAt(parent, at, node) {
+    if (parent.children[at] !== node) parent.insertBefore(node, parent.children[at] || null);
+  }
+
   // Head to tail, then those without layers.
   function ordered(nodes) {
     const rank = (node) => (node.stage ? node.stage.index : Infinity);
@@ -120,8 +125,9 @@ const cluster = (() => {
     const rate = status.measured_tokens_per_s || 0;
     rates.push(rate);
     if (rates.length > RATES_MAX) rates.shift();
-    setText(parts.measured.value, rate > 0 ? `${words.rate(rate)} tok/s` : "–");
-    setText(parts.predicted.value, status.predicted_tokens_per_s > 0 ? `${words.rate(status.predicted_tokens_per_s)} tok/s` : "–");
+    const rateText = (value) => (value > 0 ? `${words.rate(value)} tok/s` : "–");
+    setText(parts.measured.value, rateText(rate));
+    setText(parts.predicted.value, rateText(status.predicted_tokens_per_s));
     setText(parts.live.value, words.count(status.live_sequences || 0));
     setText(parts.waiting.value, words.count(status.waiting_sequences || 0));
     const sum = (name) => nodes.reduce((total, node) => total + (node[name] || 0), 0);
@@ -144,23 +150,24 @@ const cluster = (() => {
   const layerCount = (stage) => stage.layer_end - stage.layer_begin;
 
   function layersText(stage) {
-    const count = layerCount(stage);
-    const range = count === 0 ? [] : [count === 1 ? `layer ${stage.layer_begin}` : `layers ${stage.layer_begin}–${stage.layer_end - 1}`];
-    return [stage.has_embedding ? "embedding" : null, ...range, stage.has_head ? "output head" : null].filter(Boolean).join(", ");
+    const { layer_begin: first, layer_end: end } = stage;
+    const layers = end - first === 1 ? `layer ${first}` : `layers ${first}–${end - 1}`;
+    return [stage.has_embedding && "embedding", end > first && layers, stage.has_head && "output head"]
+      .filter(Boolean).join(", ");
   }
 
   function showLayers(nodes) {
     const holders = nodes.filter((node) => node.stage && node.state !== "lost");
     const total = holders.reduce((sum, node) => sum + layerCount(node.stage), 0);
-    setText(parts.layersTitle, holders.length
-      ? `${words.plural(total, "layer")} in ${words.plural(holders.length, "stage")}` : "No layers are placed yet");
+    const title = `${words.plural(total, "layer")} in ${words.plural(holders.length, "stage")}`;
+    setText(parts.layersTitle, holders.length ? title : "No layers are placed yet");
     const left = new Set(stages.keys());
     holders.forEach((node, at) => {
       left.delete(node.stage.index);
       if (!stages.has(node.stage.index)) stages.set(node.stage.index, segment());
       const one = stages.get(node.stage.index);
       updateSegment(one, node, holders[at + 1]);
-      if (parts.bar.children[at] !== one.node) parts.bar.insertBefore(one.node, parts.bar.children[at] || null);
+      putAt(parts.bar, at, one.node);
     });
     for (const index of left) { stages.get(index).node.remove(); stages.delete(index); }
   }
@@ -203,7 +210,7 @@ const cluster = (() => {
       if (!cards.has(node.name)) cards.set(node.name, card());
       const one = cards.get(node.name);
       updateCard(one, node);
-      if (parts.cards.children[at] !== one.node) parts.cards.insertBefore(one.node, parts.cards.children[at] || null);
+      putAt(parts.cards, at, one.node);
     });
     for (const name of left) { cards.get(name).node.remove(); cards.delete(name); }
     if (!nodes.length && !parts.empty) {
@@ -221,8 +228,8 @@ const cluster = (() => {
     };
     one.segments = ["weights", "kv", "compute", "other"].map((kind) => el(`i.${kind}`));
     one.meter.append(...one.segments);
-    one.node = el("li.card", null, el("header", null, el("i.swatch", { "aria-hidden": "true" }), one.name, one.state),
-                  one.layers, one.detail, one.loading, one.loadText, one.meter, one.memory, one.parts, one.facts);
+    const head = el("header", null, el("i.swatch", { "aria-hidden": "true" }), one.name, one.state);
+    one.node = el("li.card", null, head, one.layers, one.detail, one.loading, one.loadText, one.meter, one.memory, one.parts, one.facts);
     return one;
   }
 
@@ -247,7 +254,8 @@ const cluster = (() => {
     if (share === null) return;
     one.loading.value = share;
     one.loading.setAttribute("aria-label", `${node.name} loads`);
-    setText(one.loadText, node.load ? `${Math.floor(100 * share)} %: ${words.share(node.load.done_bytes, node.load.total_bytes)} loaded`
+    const { done_bytes: done, total_bytes: total } = node.load || {};
+    setText(one.loadText, node.load ? `${Math.floor(100 * share)} %: ${words.share(done, total)} loaded`
                                     : "Begins to load");
   }
 
@@ -266,7 +274,14 @@ const cluster = (() => {
     setText(one.memory, text);
     one.meter.setAttribute("aria-label", `Memory: ${text}`);
     const names = ["weights", "KV cache", "compute"];
-    setText(one.parts, named.map((value, at) => (value ? `${words.bytes(value)} ${names[at]}` : null)).filter(Boolean).join(" · "));
+    setText(one.parts, named.map((value, at) => value && `${words.bytes(value)} ${names[at]}`)
+      .filter(Boolean).join(" · "));
+  }
+
+  function stepText(node) {
+    if (!(node.step_us > 0)) return "";
+    const forecast = node.forecast_us > 0 ? `, foretold ${words.duration(node.forecast_us / 1000)}` : "";
+    return words.duration(node.step_us / 1000) + forecast;
   }
 
   function showFacts(list, node) {
@@ -275,6 +290,7 @@ const cluster = (() => {
       ["address", node.address],
       ...(node.devices || []).map((device) => ["device", device.description || device.name]),
       ["steps", words.count(node.steps_done || 0)],
+      ["a step", stepText(node)],
       ["hop", hop > 0 ? words.duration(hop / 1000) : ""],
       ["heard", node.last_heartbeat_ms === undefined ? "" : `${words.duration(node.last_heartbeat_ms)} ago`],
       ["process", node.process_id ? String(node.process_id) : ""],
@@ -306,17 +322,17 @@ const cluster = (() => {
 
   function note(text, kind = "calm") {
     setHidden(parts.noEvents, true);
-    parts.events.prepend(el("li", null, el("time", null, words.clock(new Date())), el(`span.dot.${kind}`), el("span", null, text)));
+    const time = el("time", null, words.clock(new Date()));
+    parts.events.prepend(el("li", null, time, el(`span.dot.${kind}`), el("span", null, text)));
     while (parts.events.children.length > EVENTS_MAX) parts.events.lastChild.remove();
   }
 
   function showFailure(error) {
     const since = (failedAt = failedAt || new Date());
     if (fails === 1 && last) note("No word from the server", "bad");
-    const text = error.kind === "key" ? `${error.message}. ${error.advice}`
-      : error.message === "signal timed out" || error.name === "TimeoutError" ? `The server does not answer since ${words.clock(since)}. Asking again.`
-      : `${error.message || "The server gave no answer"} since ${words.clock(since)}. Asking again.`;
-    setText(parts.trouble, text);
+    const what = error instanceof api.ServerError ? error.message : "The server does not answer";
+    setText(parts.trouble, error.kind === "key" ? `${what}. ${error.advice}`
+                                                : `${what} since ${words.clock(since)}. Asking again.`);
     setHidden(parts.trouble, false);
     showMark("lost", "no contact");
     if (!last) setText(parts.name, "Cluster");

@@ -124,7 +124,8 @@ const markdown = (() => {
 
   function isTable(lines, at) {
     return lines[at].includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") &&
-      lines[at + 1].length < 1000 && DELIMITERS.test(lines[at + 1]) && cellsOf(lines[at]).length === cellsOf(lines[at + 1]).length;
+      lines[at + 1].length < 1000 && DELIMITERS.test(lines[at + 1]) &&
+      cellsOf(lines[at]).length === cellsOf(lines[at + 1]).length;
   }
 
   function tableAt(lines, at) {
@@ -266,7 +267,9 @@ const markdown = (() => {
 
   // "(target)" or "(<target> "title")" at `at`: {target, end}.
   function targetAt(text, at) {
-    const pattern = /\(\s*(?:<([^<>\n]{0,2000})>|((?:[^\s()<>]|\([^\s()<>]{0,500}\)){1,2000}))(?:\s+(?:"[^"\n]{0,500}"|'[^'\n]{0,500}'))?\s*\)/y;
+    const target = String.raw`<([^<>\n]{0,2000})>|((?:[^\s()<>]|\([^\s()<>]{0,500}\)){1,2000})`;
+    const title = String.raw`(?:\s+(?:"[^"\n]{0,500}"|'[^'\n]{0,500}'))?`;
+    const pattern = new RegExp(String.raw`\(\s*(?:${target})${title}\s*\)`, "y");
     pattern.lastIndex = at;
     const match = pattern.exec(text);
     return match && { target: match[1] ?? match[2], end: pattern.lastIndex };
@@ -429,7 +432,8 @@ const markdown = (() => {
   function codeElement(block) {
     const code = el("code");
     const node = el("div.code-block", null,
-      el("div.code-head", null, el("span", null, block.language || "code"), copyButton("Copy the code", () => code.textContent)),
+      el("div.code-head", null, el("span", null, block.language || "code"),
+         copyButton("Copy the code", () => code.textContent)),
       el("pre", { tabindex: 0, role: "region", "aria-label": "Code" }, code));
     fillCode(code, block);
     return node;

@@ -50,7 +50,8 @@ const messageView = (() => {
   // The question becomes a field; what is asked then is a new branch beside it.
   function beginEdit(message, node, actions) {
     if (node.classList.contains("editing")) return;
-    const field = el("textarea", { "aria-label": "Edit the question", rows: 1, value: message.content, dir: "auto" });
+    const field = el("textarea", { "aria-label": "Edit the question", rows: 1, dir: "auto",
+                                   value: message.content });
     const end = () => { form.remove(); node.classList.remove("editing"); };
     const form = el("form.edit", {
       onsubmit(event) {
@@ -60,8 +61,15 @@ const messageView = (() => {
         actions.askInstead(message, field.value.trim());
       },
       onkeydown(event) {
-        if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); form.requestSubmit(); }
-        if (event.key === "Escape") { event.stopPropagation(); end(); $("question").focus(); }
+        if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+          event.preventDefault();
+          form.requestSubmit();
+        }
+        if (event.key === "Escape") {
+          event.stopPropagation();
+          end();
+          $("question").focus();
+        }
       },
     }, field, el("div.row", null,
                  el("button.quiet", { type: "button", onclick: end }, "Cancel"),
@@ -80,7 +88,8 @@ const messageView = (() => {
     const reasoning = reasoningPart(message);
     const content = el("div.markdown", { dir: "auto" });
     const calls = el("div.calls");
-    const waiting = el("p.waiting", null, el("span.pulse", { "aria-hidden": "true" }), el("span", null, "Reading the question"));
+    const waiting = el("p.waiting", null, el("span.pulse", { "aria-hidden": "true" }),
+                       el("span", null, "Reading the question"));
     const problem = el("div.problem", { role: "alert", hidden: true });
     const note = el("p.note", { hidden: true });
     const facts = el("span.facts");
@@ -110,7 +119,8 @@ const messageView = (() => {
           setHidden(problem, !message.error);
         }
         // An answer that failed before its first word has its own button.
-        setHidden(buttons, busy || Boolean(message.error && !message.content && !message.calls && actions.siblings(message).length < 2));
+        const isEmpty = Boolean(message.error) && !message.content && !message.calls;
+        setHidden(buttons, busy || (isEmpty && actions.siblings(message).length < 2));
         setText(facts, busy ? "" : factsOf(message));
         if (!busy) versions.update();
       },
@@ -139,7 +149,9 @@ const messageView = (() => {
 
   function noteOf(message) {
     if (message.stopped) return "Stopped.";
-    if (message.finish === "length") return "Cut off at the longest answer or the end of the context. The first can be changed in the settings.";
+    if (message.finish === "length") {
+      return "Cut off: the longest answer, which the settings name, or the context is full.";
+    }
     if (message.finish === "content_filter") return "Ended by the server's filter.";
     if (!message.finish && !message.error) return "Interrupted: the page was left before the answer was complete.";
     return message.finish && !message.content && !message.calls && !message.error ? "The model said nothing." : "";
@@ -157,22 +169,23 @@ const messageView = (() => {
     if (tokens > 0 && seen.firstMs > 0) parts.push(`first after ${words.duration(seen.firstMs)}`);
     const read = usage.prompt_tokens ?? timings.prompt_n;
     const cached = usage.prompt_tokens_details?.cached_tokens ?? timings.cache_n ?? 0;
-    if (read > 0) parts.push(`${words.count(read)} read${cached > 0 ? `, ${words.count(cached)} of them known` : ""}`);
+    const known = cached > 0 ? `, ${words.count(cached)} of them known` : "";
+    if (read > 0) parts.push(`${words.count(read)} read${known}`);
     return parts.join(" · ");
   }
 
   function problemParts(message, actions) {
     const { title, advice, detail, kind, retryAt } = message.error;
-    const buttons = el("div.row", null, el("button", { type: "button", onclick: () => actions.again(message) }, "Try again"));
-    if (kind === "key" || kind === "settings") {
-      buttons.append(el("button.quiet", { type: "button", onclick: () => actions.openSettings(kind === "key") },
-                        kind === "key" ? "Enter a key" : "Settings"));
-    }
-    if (kind === "busy") buttons.append(el("button.quiet", { type: "button", onclick: actions.showCluster }, "See the cluster"));
-    if (kind === "context") buttons.append(el("button.quiet", { type: "button", onclick: actions.newChat }, "New conversation"));
+    const button = (label, onclick, spec = "button.quiet") => el(spec, { type: "button", onclick }, label);
+    const buttons = el("div.row", null, button("Try again", () => actions.again(message), "button"));
+    if (kind === "key") buttons.append(button("Enter a key", () => actions.openSettings(true)));
+    if (kind === "settings") buttons.append(button("Settings", () => actions.openSettings(false)));
+    if (kind === "busy") buttons.append(button("See the cluster", actions.showCluster));
+    if (kind === "context") buttons.append(button("New conversation", actions.newChat));
     if (retryAt > Date.now()) buttons.append(waitingTime(retryAt));
-    return [icon("warn"), el("div", null, el("strong", null, title), el("p", null, advice),
-                             detail ? el("p.said", null, "The server said: ", el("q", null, detail)) : null, buttons)];
+    const said = detail ? el("p.said", null, "The server said: ", el("q", null, detail)) : null;
+    return [icon("warn"),
+            el("div", null, el("strong", null, title), el("p", null, advice), said, buttons)];
   }
 
   // Counts down to when the server would like to be asked again.
@@ -194,7 +207,8 @@ const messageView = (() => {
     const calls = message.calls || [];
     calls.forEach((call, index) => {
       if (!parent.children[index]) {
-        parent.append(el("details.call", { open: true }, el("summary", null, icon("tool"), el("code")), el("pre", { tabindex: 0 })));
+        parent.append(el("details.call", { open: true },
+                         el("summary", null, icon("tool"), el("code")), el("pre", { tabindex: 0 })));
       }
       const [summary, text] = parent.children[index].children;
       setText(summary.lastChild, call.name || "…");
@@ -213,19 +227,22 @@ const messageView = (() => {
   // The page runs no tools: whoever sits before it does, or pretends to.
   function resultsForm(message, actions) {
     const fields = message.calls.map((call) =>
-      el("textarea.code", { rows: 2, "aria-label": `Result of ${call.name}`, placeholder: `What ${call.name} gives back` }));
+      el("textarea.code", { rows: 2, "aria-label": `Result of ${call.name}`,
+                            placeholder: `What ${call.name} gives back` }));
     return el("form.results", {
       onsubmit(event) {
         event.preventDefault();
         actions.sendResults(message, fields.map((field) => field.value));
       },
-    }, el("p.hint", null, "The model waits for what its tools give back."), fields, el("button", { type: "submit" }, "Send back"));
+    }, el("p.hint", null, "The model waits for what its tools give back."), fields,
+       el("button", { type: "submit" }, "Send back"));
   }
 
   function toolResult(message) {
     const text = el("pre", { tabindex: 0 });
+    const title = el("span", null, `Result of ${message.name || "a tool"}`);
     const node = el("article.turn.tool", { "aria-label": "Result of a tool" },
-      el("details.call", null, el("summary", null, icon("check"), el("span", null, `Result of ${message.name || "a tool"}`)), text));
+                    el("details.call", null, el("summary", null, icon("check"), title), text));
     return { node, update: () => setText(text, message.content) };
   }
 

@@ -46,7 +46,10 @@ const settingsDialog = (() => {
       const field = form.elements[name];
       if (field.value !== "" && field.validity.valid) settings[name] = field.valueAsNumber;
     }
-    for (const name of TEXTS) if (form.elements[name].value.trim()) settings[name] = form.elements[name].value.trim();
+    for (const name of TEXTS) {
+      const text = form.elements[name].value.trim();
+      if (text) settings[name] = text;
+    }
     if (chat.models().length < 2) delete settings.model;
     if (settings.tools && toolsError(settings.tools)) delete settings.tools;
     store.settings.write(settings);

@@ -35,7 +35,8 @@ const sidebar = (() => {
         if (event.key === "F2") rename(id, node);
         if (event.key === "Delete") remove(id);
       },
-    }, chat.isRunning(id) ? el("span.pulse", { "aria-label": "answering" }) : null, el("span", { dir: "auto" }, title));
+    }, chat.isRunning(id) ? el("span.pulse", { role: "img", "aria-label": "answering" }) : null,
+       el("span", { dir: "auto" }, title));
     const node = el("li", null, button, el("span.more", null,
       iconButton("edit", `Rename “${title}”`, () => rename(id, node)),
       iconButton("save", `Export “${title}”`, () => exportOne(id)),
@@ -46,7 +47,8 @@ const sidebar = (() => {
   function rename(id, node) {
     const conversation = chat.live(id) || store.load(id);
     if (!conversation) return;
-    const field = el("input", { type: "text", value: conversation.title, maxlength: 200, "aria-label": "Name of the conversation" });
+    const field = el("input", { type: "text", value: conversation.title, maxlength: 200,
+                                "aria-label": "Name of the conversation" });
     let ended = false;
     const end = (keep) => {
       if (ended) return;
@@ -79,7 +81,11 @@ const sidebar = (() => {
     chat.abandon(id);
     store.remove(id);
     update();
-    notify(`Deleted “${words.short(conversation.title, 40)}”`, { label: "Undo", run() { store.save(conversation); update(); } }, 10);
+    const undo = () => {
+      store.save(conversation);
+      update();
+    };
+    notify(`Deleted “${words.short(conversation.title, 40)}”`, { label: "Undo", run: undo }, 10);
   }
 
   function exportOne(id) {
@@ -105,7 +111,8 @@ const sidebar = (() => {
     $("side-close").addEventListener("click", () => setOpen(false));
     $("shade").addEventListener("click", () => setOpen(false));
     $("new-chat").addEventListener("click", () => { setOpen(false); app.showView("chat"); chat.begin(); });
-    $("export-all").addEventListener("click", () => saveFile("strata-conversations.json", store.exported(store.all())));
+    $("export-all").addEventListener("click", () =>
+      saveFile("strata-conversations.json", store.exported(store.all())));
     $("import").addEventListener("click", () => $("import-file").click());
     $("import-file").addEventListener("change", (event) => {
       if (event.target.files[0]) importFrom(event.target.files[0]);

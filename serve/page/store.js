@@ -48,7 +48,8 @@ const store = (() => {
   // The conversation in `value`, with everything that the page relies on; null if it is none.
   function checked(value) {
     const isObject = (thing) => typeof thing === "object" && thing !== null && !Array.isArray(thing);
-    if (!isObject(value) || typeof value.id !== "string" || !/^\w{1,64}$/.test(value.id) || !isObject(value.messages)) return null;
+    if (!isObject(value) || !isObject(value.messages)) return null;
+    if (typeof value.id !== "string" || !/^\w{1,64}$/.test(value.id)) return null;
     const messages = Object.create(null);
     for (const [id, message] of Object.entries(value.messages)) {
       if (!isObject(message) || !["user", "assistant", "tool"].includes(message.role)) return null;
@@ -106,7 +107,8 @@ const store = (() => {
     return JSON.stringify({ format: "strata-conversations", version: 1, conversations }, null, 2);
   }
 
-  // Adds those in an exported file, under new ids where one is there already. Returns them, or null for another file.
+  // Adds those in an exported file, under new ids where one is there already. Returns them, or null
+  // for another file.
   function imported(text) {
     const file = parse(text);
     if (!file || file.format !== "strata-conversations" || !Array.isArray(file.conversations)) return null;

@@ -4,6 +4,7 @@ Usage: mock_server.py PAGE.html [PORT]. PAGE.html is what the build joins. An an
 word: see ANSWERS. `state` lets a test change the cluster and count requests.
 """
 import base64
+import copy
 import hashlib
 import http.server
 import json
@@ -85,7 +86,7 @@ def node(name, index, begin, end, layers, used, limit, **more):
     return {"name": name, "address": f"192.168.1.{20 + len(name)}:50052", "state": "ready" if stage else "spare",
             "devices": [{"name": "cpu", "description": "CPU, 8 cores, AVX2", "total_bytes": limit, "free_bytes": limit - used,
                          "read_bytes_per_s": 4.1e10, "int8_ops_per_s": 9e11, "f32_ops_per_s": 3e11}],
-            "memory_limit_bytes": limit, "used_bytes": used, "steps_done": 4211, "process_id": 4000 + len(name),
+            "memory_limit_bytes": limit, "used_bytes": used, "steps_done": 4211, "step_us": 11_200.0, "forecast_us": 9_800.0, "process_id": 4000 + len(name),
             "last_heartbeat_ms": 210, "stage": stage, **more}
 
 
@@ -105,7 +106,7 @@ class State:
     def __init__(self):
         self.cluster = {"state": "ready", "detail": "", "epoch": 3, "model": "qwen3-1.7b-q4_k_m", "model_digest": "sha256:0",
                         "cluster_id": "c1", "live_sequences": 1, "waiting_sequences": 0, "predicted_tokens_per_s": 41.5,
-                        "measured_tokens_per_s": 38.2, "nodes": FIVE_NODES}
+                        "measured_tokens_per_s": 38.2, "nodes": copy.deepcopy(FIVE_NODES)}
         self.requests = []      # bodies of chats
         self.cancelled = 0      # streams whose reader went away
         self.key = ""           # asked for, if set

@@ -332,9 +332,12 @@ class PageTest(unittest.TestCase):
         self.state.cluster = less
         self.page.wait(names + ".length === 4")
         self.assertEqual(self.page.run(stages)[0], "0–15 attic → 410 µs")
+        self.assertIn("11 ms", self.text(".card .facts"))
         self.assertIn("25 %: 1.0 of 4.0 GiB loaded", self.text(".card"))
         self.assertIn("cellar is gone", self.text(".events"))
+        full["nodes"][0].update(steps_done=4221, step_us=3_500.0)
         self.state.cluster = full
+        self.page.wait("document.querySelector('.card .facts').innerText.includes('3.5 ms, foretold 9.8 ms')")
         self.page.wait("document.querySelector('.events').innerText.includes('cellar joined')")
         self.assertIn("ready", self.text("#cluster header .state"))
 
