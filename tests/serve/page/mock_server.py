@@ -86,7 +86,7 @@ def node(name, index, begin, end, layers, used, limit, **more):
     return {"name": name, "address": f"192.168.1.{20 + len(name)}:50052", "state": "ready" if stage else "spare",
             "devices": [{"name": "cpu", "description": "CPU, 8 cores, AVX2", "total_bytes": limit, "free_bytes": limit - used,
                          "read_bytes_per_s": 4.1e10, "int8_ops_per_s": 9e11, "f32_ops_per_s": 3e11}],
-            "memory_limit_bytes": limit, "used_bytes": used, "steps_done": 4211, "step_us": 11_200.0, "forecast_us": 9_800.0, "process_id": 4000 + len(name),
+            "memory_limit_bytes": limit, "used_bytes": used, "steps_done": 4211, "step_us": 11_200.0 if stage else None, "forecast_us": 9_800.0 if stage else None, "process_id": 4000 + len(name),
             "last_heartbeat_ms": 210, "stage": stage, **more}
 
 

@@ -315,6 +315,38 @@ class PageTest(unittest.TestCase):
         self.click("#to-end")
         self.page.wait(f"{end} - {place} < 2")
 
+    def test_two_tabs_see_each_other(self):
+        other = self.browser.open(self.server.url)
+        other.run("document.getElementById('question').focus()")
+        other.type("From the other tab")
+        other.press("Enter")
+        self.page.wait("document.getElementById('conversations').innerText.includes('From the other tab')")
+        self.click("#conversations .open")
+        self.page.wait(ANSWER_LAST + "?.innerText.includes('That is turn 1.')")
+        self.assertEqual(self.page.run("document.querySelectorAll('.turn').length"), 2)
+        self.browser.call("Target.closeTarget", targetId=other.target)
+
+    def test_nothing_jumps_while_an_answer_streams(self):
+        self.ask("Hello")
+        self.page.run("""window.shifts = []; new PerformanceObserver((list) => window.shifts.push(...list.getEntries().map((entry) =>
+            [entry.value, entry.hadRecentInput]))).observe({ type: 'layout-shift' })""")
+        self.ask("Plan a split")
+        shifts = self.page.run("window.shifts")
+        self.assertLess(sum(value for value, after_input in shifts if not after_input), 0.01)
+
+    def test_the_theme_can_be_chosen_and_is_kept(self):
+        ground = "getComputedStyle(document.body).backgroundColor"
+        self.page.colours("light")
+        light = self.page.run(ground)
+        self.click("#theme")
+        self.click("#theme")
+        self.assertEqual(self.page.run("document.documentElement.dataset.theme"), "dark")
+        self.assertNotEqual(self.page.run(ground), light)
+        self.page.go(self.server.url)
+        self.assertEqual(self.page.run("document.documentElement.dataset.theme"), "dark")
+        self.click("#theme")
+        self.assertEqual(self.page.run(ground), light)
+
     # --- The cluster -------------------------------------------------------------------------------
 
     def test_the_cluster_moves_when_a_worker_goes_and_comes(self):
