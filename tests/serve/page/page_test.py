@@ -158,6 +158,7 @@ class PageTest(unittest.TestCase):
             fields.system.value = 'Be brief'; fields.temperature.value = '0'; fields.top_p.value = '0.9';
             fields.max_tokens.value = '64'; fields.seed.value = '7'; }""")
         self.click("#settings footer button")
+        self.page.wait("localStorage.getItem('strata.settings')?.includes('Be brief')")
         self.ask("Hello")
         body = self.state.requests[-1]
         self.assertEqual(body["messages"][0], {"role": "system", "content": "Be brief"})
@@ -172,7 +173,8 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.page.run("document.activeElement.id"), "api-key")
         self.page.type("secret")
         self.click("#settings footer button")
-        self.assertEqual(self.page.run("[sessionStorage.getItem('strata.api-key'), localStorage.getItem('strata.api-key')]"), ["secret", None])
+        self.page.wait("sessionStorage.getItem('strata.api-key') === 'secret'")
+        self.assertIsNone(self.page.run("localStorage.getItem('strata.api-key')"))
         self.click(".problem .row button")
         self.page.wait(ANSWER_LAST + ".innerText.includes('You said: Hello')")
         self.page.run("settingsDialog.open(true)")
