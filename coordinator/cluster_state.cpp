@@ -392,10 +392,10 @@ void ClusterState::on_done(MemberId id, const remote::CommandDone& done, TimePoi
 void ClusterState::on_load_progress(StageState& stage, const remote::Heartbeat& beat, TimePoint now,
                                     ClusterActions& actions) {
   const remote::LoadProgress load = beat.load.value_or(remote::LoadProgress{});
-  const bool moves =
-      load.done_bytes != stage.load.done_bytes || load.received_bytes != stage.load.received_bytes;
+  const bool moves = load.done_bytes != stage.load.done_bytes || beat.progress != stage.progress;
   if (moves || !stage.has_answered) stage.deadline = now + options_.load_timeout;
   stage.has_answered = true;
+  stage.progress = beat.progress;
   if (!beat.load) return;
   if (percent(load) / 10 != percent(stage.load) / 10) {
     actions.push_back(

@@ -158,6 +158,7 @@ class ClusterState {
     TimePoint deadline = {};    // of the command, moved on by what a load reports
     bool has_answered = false;  // the worker is seen to load
     remote::LoadProgress load = {};
+    uint64_t progress = 0;  // Heartbeat::progress, of a load
     StepWatch watch;
   };
   // That the way to a member is broken; counts with the next plan, if the member still lives.

@@ -424,6 +424,9 @@ remote::Heartbeat StageHost::heartbeat() const {
     } else if (counters.has_step) {
       beat.activity = remote::StageActivity::computing;
     }
+  } else {
+    // A load that waits for one large tensor moves as well.
+    beat.progress = options_.store->received_bytes();
   }
   beat.used_bytes = used_bytes_;
   beat.load = progress_;

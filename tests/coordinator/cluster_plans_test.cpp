@@ -122,10 +122,12 @@ TEST(ClusterPlans, AWorkerThatNeverLoadsEndsTheLoadInSecondsAndIsLeftOut) {
   const MemberId silent = story.join("silent");
   const MemberId a = story.join("a");
   const MemberId b = story.join("b");
+  uint64_t received_bytes = 0;
   const auto beat = [&](MemberId id, uint64_t epoch, uint64_t done_bytes) {
     remote::Heartbeat heartbeat;
     heartbeat.epoch = epoch;
     if (epoch > 0) heartbeat.load = remote::LoadProgress{done_bytes, 100 * kMiB, 0};
+    heartbeat.progress = received_bytes;
     story.say(id, heartbeat);
   };
   // The other one's progress does not cover for it.
@@ -147,6 +149,21 @@ TEST(ClusterPlans, AWorkerThatNeverLoadsEndsTheLoadInSecondsAndIsLeftOut) {
     story.pass(milliseconds(500));
   }
   EXPECT_TRUE(story.stop_reason.ok()) << story.stop_reason.to_string();
+  // So may one large tensor over a slow network.
+  for (received_bytes = 1; received_bytes < 1200; ++received_bytes) {
+    beat(silent, 0, 0);
+    beat(a, story.state.epoch(), 1200);
+    beat(b, story.state.epoch(), 1200);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_TRUE(story.stop_reason.ok()) << story.stop_reason.to_string();
+  for (int i = 0; i < 130; ++i) {
+    beat(silent, 0, 0);
+    beat(a, story.state.epoch(), 1200);
+    beat(b, story.state.epoch(), 1200);
+    story.pass(milliseconds(500));
+  }
+  EXPECT_THAT(story.stop_reason.message(), HasSubstr("a, b did not load its layers"));
 }
 
 // Its neighbour notices first, a moment before the worker's own connection ends: the worker still
