@@ -158,6 +158,7 @@ const chat = (() => {
     sidebar.update();
     announce("Asked. The answer is on its way.");
     stream(entry, body).finally(() => {
+      if (entry.abandoned) return;  // its conversation is gone
       if (runs.get(mine.id) === entry) runs.delete(mine.id);
       save(mine);
       if (conversation === mine) {
@@ -389,6 +390,16 @@ const chat = (() => {
     // The conversation object that is in use, where there is one.
     live: (id) => (conversation?.id === id ? conversation : runs.get(id)?.conversation) || null,
     settings: () => (conversation ? conversation.settings : store.settings.read()),
-    abandon(id) { runs.get(id)?.controller.abort(); runs.delete(id); if (conversation?.id === id) begin(); },
+    // Ends what is on its way for a conversation that goes.
+    abandon(id) {
+      const entry = runs.get(id);
+      if (entry) {
+        entry.abandoned = true;
+        entry.message.stopped = true;
+        entry.controller.abort();
+        runs.delete(id);
+      }
+      if (conversation?.id === id) begin();
+    },
   };
 })();

@@ -106,6 +106,7 @@ const messageView = (() => {
       update() {
         const busy = actions.isRunning(message);
         node.classList.toggle("busy", busy);
+        node.setAttribute("aria-busy", String(busy));
         reasoning.update(busy);
         markdown.render(content, message.content);
         updateCalls(calls, message, actions, busy);

@@ -45,15 +45,46 @@ const store = (() => {
 
   // --- Conversations -----------------------------------------------------------------------------
 
+  const isObject = (thing) => typeof thing === "object" && thing !== null && !Array.isArray(thing);
+
+  // What is not as the page writes it is left out: files come from anywhere.
+  function checkedMessage(id, value) {
+    const { parent, role, created, usage, timings, seen, calls, error } = value;
+    const message = { id, parent, role, created, content: String(value.content ?? ""), children: [] };
+    for (const name of ["reasoning", "finish", "callId", "name"]) {
+      if (typeof value[name] === "string") message[name] = value[name];
+    }
+    if (value.reasoningMs > 0) message.reasoningMs = Number(value.reasoningMs);
+    if (value.stopped === true) message.stopped = true;
+    Object.entries({ usage, timings, seen, error }).forEach(([name, part]) => {
+      if (isObject(part)) message[name] = part;
+    });
+    if (Array.isArray(calls) && calls.length) {
+      message.calls = calls.filter(isObject).map((call) => (
+        { id: String(call.id), name: String(call.name), arguments: String(call.arguments) }));
+    }
+    return message;
+  }
+
+  function checkedSettings(value) {
+    const settings = {};
+    if (!isObject(value)) return settings;
+    for (const name of ["temperature", "top_p", "max_tokens", "seed"]) {
+      if (typeof value[name] === "number") settings[name] = value[name];
+    }
+    for (const name of ["system", "model"]) if (typeof value[name] === "string") settings[name] = value[name];
+    if (typeof value.tools === "string" && Array.isArray(parse(value.tools))) settings.tools = value.tools;
+    return settings;
+  }
+
   // The conversation in `value`, with everything that the page relies on; null if it is none.
   function checked(value) {
-    const isObject = (thing) => typeof thing === "object" && thing !== null && !Array.isArray(thing);
     if (!isObject(value) || !isObject(value.messages)) return null;
     if (typeof value.id !== "string" || !/^\w{1,64}$/.test(value.id)) return null;
     const messages = Object.create(null);
     for (const [id, message] of Object.entries(value.messages)) {
       if (!isObject(message) || !["user", "assistant", "tool"].includes(message.role)) return null;
-      messages[id] = { ...message, id, content: String(message.content ?? ""), children: [] };
+      messages[id] = checkedMessage(id, message);
     }
     const roots = [];
     for (const message of Object.values(messages)) {
@@ -67,7 +98,7 @@ const store = (() => {
     const leaf = messages[value.leaf] ? value.leaf : null;
     const conversation = {
       id: value.id, title: String(value.title || "").slice(0, 200), named: value.named === true,
-      changed: Number(value.changed) || Date.now(), settings: isObject(value.settings) ? value.settings : {},
+      changed: Number(value.changed) || Date.now(), settings: checkedSettings(value.settings),
       messages, roots, leaf,
     };
     return pathOf(conversation) === null ? null : conversation;
@@ -131,7 +162,7 @@ const store = (() => {
   // --- Settings and the key ----------------------------------------------------------------------
 
   const settings = {
-    read: () => parse(read("strata.settings")) || {},
+    read: () => checkedSettings(parse(read("strata.settings"))),
     write: (value) => write("strata.settings", JSON.stringify(value)),
   };
 

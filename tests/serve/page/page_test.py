@@ -317,6 +317,31 @@ class PageTest(unittest.TestCase):
         self.click("#to-end")
         self.page.wait(f"{end} - {place} < 2")
 
+    def test_a_deleted_conversation_stays_deleted_while_it_answers(self):
+        self.ask("Endless", wait=False)
+        self.page.wait(ANSWER_LAST + "?.innerText.includes('word')")
+        self.click("button[aria-label='Delete “Endless”']")
+        self.page.run("new Promise((done) => setTimeout(done, 500))")
+        self.assertEqual(self.page.run("store.all().length"), 0)
+        self.click(".toast button.quiet")
+        self.click("#conversations .open")
+        self.assertIn("Stopped.", self.page.run(ANSWER_LAST + ".innerText"))
+
+    def test_an_imported_file_may_hold_anything(self):
+        message = {"role": "assistant", "parent": "a", "content": 7, "usage": None, "timings": "x", "calls": [{"id": 1}, None], "error": "no",
+                   "reasoning": ["<b>"], "seen": 3}
+        file = {"format": "strata-conversations", "conversations": [{
+            "id": "c", "title": {"a": 1}, "leaf": "b", "settings": {"tools": "[", "temperature": "hot", "system": 3},
+            "messages": {"a": {"role": "user", "content": None}, "b": message}}]}
+        self.assertEqual(self.page.run(f"store.imported({json.dumps(json.dumps(file))}).length"), 1)
+        self.page.run("chat.open('c')")
+        self.assertEqual(self.page.run("document.querySelectorAll('.turn').length"), 2)
+        self.ask("Go on")
+        self.assertNotIn("temperature", self.state.requests[-1])
+        circle = {"format": "strata-conversations", "conversations": [{
+            "id": "d", "leaf": "a", "messages": {"a": {"role": "user", "parent": "b"}, "b": {"role": "user", "parent": "a"}}}]}
+        self.assertIsNone(self.page.run(f"store.imported({json.dumps(json.dumps(circle))})"))
+
     def test_two_tabs_see_each_other(self):
         other = self.browser.open(self.server.url)
         other.run("document.getElementById('question').focus()")
