@@ -174,28 +174,35 @@ void ClusterState::look_for_better(TimePoint now, ClusterActions& actions) {
   }
   next_look_ = now + kLookAgain;
   for (const Member* member : members) {
-    if (stage_of(member->id) != nullptr || !spares_told_.insert(member->id).second) continue;
-    actions.push_back(plan_note(fmt::format(
-        "{} gets layers once nobody has been served for {} (predicted: {:.1f} times as quick), or "
-        "at once by strata replan",
-        member->hello.name, human_duration(options_.quiet), gain(*plan, *plan_))));
+    tell_spare(*member,
+               fmt::format("it gets layers once nobody has been served for {} (predicted: {:.1f} "
+                           "times as quick), or at once by strata replan",
+                           human_duration(options_.quiet), gain(*plan, *plan_)),
+               actions);
   }
 }
 
 void ClusterState::tell_spares(const Plan& plan, const Members& members, ClusterActions& actions) {
   for (const Member* member : members) {
-    if (stage_of(member->id) != nullptr || !spares_told_.insert(member->id).second) continue;
     const auto why =
         std::find_if(plan.left_out.begin(), plan.left_out.end(),
                      [&](const LeftOut& node) { return node.node == member->hello.name; });
-    actions.push_back(plan_note(fmt::format(
-        "{} stays a spare: {}", member->hello.name,
-        why != plan.left_out.end()
-            ? why->why
-            : fmt::format("with it the best plan is predicted to be {:.2f} times as quick, and "
-                          "loading anew is worth {:.1f} times; strata replan takes it at once",
-                          gain(plan, *plan_), kWorthLoading))));
+    tell_spare(*member,
+               why != plan.left_out.end()
+                   ? why->why
+                   : fmt::format("with it the best plan is predicted to be {:.2f} times as quick, "
+                                 "and loading anew is worth {:.1f} times; strata replan takes it "
+                                 "at once",
+                                 gain(plan, *plan_), kWorthLoading),
+               actions);
   }
+}
+
+// Once for each spare and pipeline.
+void ClusterState::tell_spare(const Member& member, const std::string& why,
+                              ClusterActions& actions) {
+  if (stage_of(member.id) != nullptr || !spares_told_.emplace(member.id, why).second) return;
+  actions.push_back(plan_note(fmt::format("{} is a spare: {}", member.hello.name, why)));
 }
 
 void ClusterState::place_anew(Plan plan, const Members& members, const std::string& why,

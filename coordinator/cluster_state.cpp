@@ -266,7 +266,6 @@ void ClusterState::on_pipeline_proven(uint64_t epoch, TimePoint now, ClusterActi
   served_since_ = now;
   quiet_since_ = now;
   next_look_ = now;
-  spares_told_.clear();
   actions.push_back(PipelineReady{.epoch = epoch_, .nodes = ran_on_});
 }
 
@@ -337,6 +336,7 @@ void ClusterState::stop_epoch(const Status& why, ClusterActions& actions) {
   plan_.reset();
   proof_deadline_.reset();
   next_look_.reset();
+  spares_told_.clear();
 }
 
 void ClusterState::end_epoch(const Status& why, TimePoint now, ClusterActions& actions) {

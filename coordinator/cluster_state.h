@@ -214,12 +214,13 @@ class ClusterState {
   void look_for_better(TimePoint now, ClusterActions& actions);
   bool is_worth_it(const Plan& plan, size_t members) const;
   void tell_spares(const Plan& plan, const Members& members, ClusterActions& actions);
+  void tell_spare(const Member& member, const std::string& why, ClusterActions& actions);
   void place_anew(Plan plan, const Members& members, const std::string& why, TimePoint now,
                   ClusterActions& actions);
 
   // cluster_status.cpp
   remote::NodeStatus node_status(const Member& member, TimePoint now) const;
-  std::string why_spare(const std::string& node, TimePoint now) const;
+  std::string why_spare(const Member& member, TimePoint now) const;
 
   ClusterOptions options_;
   Membership membership_;
@@ -244,9 +245,9 @@ class ClusterState {
   TimePoint served_since_;  // the minute of service that fades blame
   TimePoint quiet_since_;   // nobody is being served
   bool is_serving_ = false;
-  std::optional<TimePoint> next_look_;  // for a better plan
-  std::set<MemberId> spares_told_;      // why they stay spares
-  std::set<MemberId> holders_;          // were told to load a stage and not to drop it
+  std::optional<TimePoint> next_look_;           // for a better plan
+  std::map<MemberId, std::string> spares_told_;  // why they stay spares
+  std::set<MemberId> holders_;                   // were told to load a stage and not to drop it
 };
 
 }  // namespace strata::coordinator

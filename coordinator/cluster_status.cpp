@@ -9,7 +9,8 @@ namespace strata::coordinator {
 Status ClusterState::obstacle() const { return obstacle_; }
 
 // Blame with the time that it lasts; else as the plan says.
-std::string ClusterState::why_spare(const std::string& node, TimePoint now) const {
+std::string ClusterState::why_spare(const Member& member, TimePoint now) const {
+  const std::string& node = member.hello.name;
   const auto until = phase_ == ClusterPhase::ready ? blame_.not_for_improvement_until(node, now)
                                                    : blame_.left_out_until(node, now);
   if (until && blame_.points(node) >= Blame::kLeftOut) {
@@ -17,6 +18,8 @@ std::string ClusterState::why_spare(const std::string& node, TimePoint now) cons
                        human_duration(*until - now), blame_.why(node));
   }
   if (!plan_) return {};
+  const auto told = spares_told_.find(member.id);
+  if (told != spares_told_.end()) return told->second;
   for (const LeftOut& left_out : plan_->left_out) {
     if (left_out.node == node) return left_out.why;
   }
@@ -38,7 +41,7 @@ remote::NodeStatus ClusterState::node_status(const Member& member, TimePoint now
   const StageState* stage = stage_of(member.id);
   if (stage == nullptr) {
     node.state = phase_ == ClusterPhase::waiting ? "joined" : "spare";
-    node.detail = why_spare(node.name, now);
+    node.detail = why_spare(member, now);
     return node;
   }
   const size_t index = static_cast<size_t>(stage - stages_.data());

@@ -200,7 +200,7 @@ TEST(ClusterPlans, ALateWorkerOfTheNumberAskedForIsUsedOnceNobodyIsServed) {
     story.live(milliseconds(500), {a, again});
   }
   EXPECT_EQ(story.stage_nodes(), std::vector<std::string>{"a"});
-  EXPECT_TRUE(story.noted("b gets layers once nobody has been served for 2.00 s"));
+  EXPECT_TRUE(story.noted("b is a spare: it gets layers once nobody has been served for 2.00 s"));
   story.serve(false);
   story.live(std::chrono::seconds(4), {a, again});
   EXPECT_EQ(story.stage_nodes().size(), 2U);
@@ -218,7 +218,9 @@ TEST(ClusterPlans, APlanThatIsBetterByAFifthIsTakenAndALesserOneIsNot) {
   const MemberId snail = story.join("snail");
   story.live(std::chrono::seconds(5), {slow, snail});
   EXPECT_EQ(story.state.epoch(), epoch);
-  EXPECT_TRUE(story.noted("snail stays a spare"));
+  EXPECT_TRUE(story.noted("snail is a spare: "));
+  const std::string why = story.state.status(story.now).nodes[1].detail;
+  EXPECT_TRUE(story.noted("snail is a spare: " + why)) << why;
   EXPECT_THAT(story.replan(), HasSubstr("the plan in use is the best for the 2 workers"));
   story.reads_per_s = 10'000'000'000;
   const MemberId quick = story.join("quick");
