@@ -292,7 +292,8 @@ const cluster = (() => {
       ["steps", words.count(node.steps_done || 0)],
       ["a step", stepText(node)],
       ["hop", hop > 0 ? words.duration(hop / 1000) : ""],
-      ["heard", node.last_heartbeat_ms === undefined ? "" : `${words.duration(node.last_heartbeat_ms)} ago`],
+      // A process does not hear from itself.
+      ["heard", node.address ? `${words.duration(node.last_heartbeat_ms || 0)} ago` : ""],
       ["process", node.process_id ? String(node.process_id) : ""],
     ].filter(([, value]) => value);
     facts.forEach(([name, value], at) => {

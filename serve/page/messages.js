@@ -151,7 +151,7 @@ const messageView = (() => {
   function noteOf(message) {
     if (message.stopped) return "Stopped.";
     if (message.finish === "length") {
-      return "Cut off: the longest answer, which the settings name, or the context is full.";
+      return "Cut off: it came to the longest answer that the settings allow, or to the end of the context.";
     }
     if (message.finish === "content_filter") return "Ended by the server's filter.";
     if (!message.finish && !message.error) return "Interrupted: the page was left before the answer was complete.";

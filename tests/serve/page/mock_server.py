@@ -162,10 +162,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/":
             self.reply(200, self.page, "text/html; charset=utf-8", [("Content-Security-Policy", self.policy)])
         elif self.path == "/v1/models" and self.is_known():
-            self.reply(200, {"object": "list", "data": [{"id": self.state.cluster["model"], "object": "model", "created": 0,
+            self.reply(200, {"object": "list", "data": [{"id": "qwen3-1.7b-q4_k_m", "object": "model", "created": 0,
                                                          "owned_by": "strata", "meta": {"n_ctx": 8192}}]})
         elif self.path == "/cluster" and self.is_known():
-            self.reply(200, self.state.cluster)
+            self.reply(200, self.state.cluster() if callable(self.state.cluster) else self.state.cluster)
         elif self.path not in ("/v1/models", "/cluster"):
             self.refuse(404, f"{self.path} is not known")
 
