@@ -209,7 +209,7 @@ const cluster = (() => {
       left.delete(node.name);
       if (!cards.has(node.name)) cards.set(node.name, card());
       const one = cards.get(node.name);
-      updateCard(one, node);
+      updateCard(one, node, nodes);
       putAt(parts.cards, at, one.node);
     });
     for (const name of left) { cards.get(name).node.remove(); cards.delete(name); }
@@ -233,7 +233,7 @@ const cluster = (() => {
     return one;
   }
 
-  function updateCard(one, node) {
+  function updateCard(one, node, nodes) {
     const { stage } = node;
     one.node.dataset.stage = stage && node.state !== "lost" ? String(stage.index % 8) : "none";
     one.node.classList.toggle("lost", node.state === "lost");
@@ -243,7 +243,7 @@ const cluster = (() => {
     setText(one.detail, node.detail || "");
     setHidden(one.detail, !node.detail);
     showLoad(one, node);
-    showMemory(one, node);
+    showMemory(one, node, nodes);
     showFacts(one.facts, node);
   }
 
@@ -259,7 +259,13 @@ const cluster = (() => {
                                     : "Begins to load");
   }
 
-  function showMemory(one, node) {
+  // Stages in one process share its memory, which only the first of them names.
+  function sharedLimit(node, nodes) {
+    const first = nodes.find((other) => other.process_id === node.process_id && other.memory_limit_bytes);
+    return first ? first.memory_limit_bytes : 0;
+  }
+
+  function showMemory(one, node, nodes) {
     const limit = node.memory_limit_bytes || 0;
     const used = node.used_bytes || 0;
     const stage = node.stage || {};
@@ -268,7 +274,7 @@ const cluster = (() => {
     // While it loads, a node uses less than its parts will need: the bar shows what is used.
     const fits = named.reduce((sum, value) => sum + value, 0) <= used;
     const widths = fits ? [...named, other] : [used, 0, 0, 0];
-    const whole = Math.max(limit, used, 1);
+    const whole = Math.max(limit || sharedLimit(node, nodes), used, 1);
     one.segments.forEach((segment, at) => { segment.style.width = `${100 * widths[at] / whole}%`; });
     const text = limit ? words.share(used, limit) : words.bytes(used);
     setText(one.memory, text);
