@@ -273,7 +273,7 @@ TEST(CpuBackend, RefusesIdsOutOfRange) {
 TEST(CpuProbe, MeasuresSomethingPlausible) {
   ProbeOptions options;
   options.isa = detect_isa();
-  options.seconds = 0.02;
+  options.span_seconds = 0.02;
   options.read_bytes = uint64_t{16} << 20;
   const DeviceSpeed speed = probe_speed(options).value();
   // From a tenth of a small core to far above the fastest one.
