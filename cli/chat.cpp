@@ -1,23 +1,21 @@
 #include "cli/chat.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
 #include <memory>
 #include <optional>
 #include <stop_token>
 
+#include "cli/cluster_options.h"
 #include "cli/conversation.h"
 #include "cli/grammar_options.h"
+#include "cli/line_editor.h"
 #include "cli/sampling_options.h"
 #include "cli/session.h"
 #include "cli/signals.h"
-#include "runtime/base/file_descriptor.h"
 #include "runtime/base/human.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/utf8.h"
@@ -30,6 +28,7 @@ struct ChatOptions {
   GrammarOptions grammar;
   ToolOptions tools;
   ConversationOptions conversation;
+  bool no_history = false;
 };
 
 constexpr const char* kHelp =
@@ -37,6 +36,8 @@ constexpr const char* kHelp =
     "/reset  forget the conversation\n"
     "/undo   take the last question and its answer back\n"
     "/quit   leave (or Ctrl-D)\n"
+    "Alt-Enter begins a new line of the same question; pasted text is one question.\n"
+    "Up and Down walk through earlier questions, Ctrl-R searches them.\n"
     "Ctrl-C stops an answer; a second one leaves.\n"
     "Where the model calls a function, the next line is its result.";
 
@@ -81,53 +82,6 @@ class Interruptions {
   std::stop_source answer_ STRATA_GUARDED_BY(mutex_);
   bool is_answering_ STRATA_GUARDED_BY(mutex_) = false;
   bool leaving_ STRATA_GUARDED_BY(mutex_) = false;
-};
-
-// Lines from standard input, in the terminal's own line editing. A signal wakes the reader.
-class LineReader {
- public:
-  LineReader() {
-    int ends[2] = {-1, -1};
-    if (::pipe2(ends, O_CLOEXEC) == 0) {
-      wake_from_ = FileDescriptor(ends[0]);
-      wake_to_ = FileDescriptor(ends[1]);
-    }
-  }
-
-  // From any thread.
-  void wake() {
-    const char byte = 0;
-    [[maybe_unused]] const ssize_t written = ::write(wake_to_.get(), &byte, 1);
-  }
-  // The next line without its end; none at the end of input or after wake().
-  std::optional<std::string> next() {
-    while (true) {
-      const size_t end = held_.find('\n');
-      if (end != std::string::npos) {
-        std::string line = held_.substr(0, end);
-        held_.erase(0, end + 1);
-        return line;
-      }
-      pollfd fds[2] = {{0, POLLIN, 0}, {wake_from_.get(), POLLIN, 0}};
-      if (::poll(fds, 2, -1) < 0 && errno != EINTR) return std::nullopt;
-      if ((fds[1].revents & POLLIN) != 0) return std::nullopt;
-      if ((fds[0].revents & (POLLERR | POLLNVAL)) != 0) return std::nullopt;
-      if ((fds[0].revents & (POLLIN | POLLHUP)) == 0) continue;
-      char piece[4096];
-      const ssize_t count = ::read(0, piece, sizeof(piece));
-      if (count <= 0) {
-        if (held_.empty()) return std::nullopt;
-        held_ += '\n';
-        continue;
-      }
-      held_.append(piece, static_cast<size_t>(count));
-    }
-  }
-
- private:
-  FileDescriptor wake_from_;
-  FileDescriptor wake_to_;
-  std::string held_;
 };
 
 // A note below an answer, for a person.
@@ -182,7 +136,8 @@ bool answer_line(const std::string& line, const std::stop_token& stop,
 
 // False if the line is no command of the chat's own.
 bool handle_command(const std::string& line, Conversation& conversation, Terminal& terminal) {
-  if (!line.starts_with('/')) return false;
+  const bool is_one_line = line.find('\n') == std::string::npos;
+  if (!line.starts_with('/') || !is_one_line) return false;
   if (line == "/help") {
     terminal.line(kHelp);
   } else if (line == "/reset") {
@@ -212,17 +167,18 @@ Status run_chat(const ChatOptions& options, bool& all_answered) {
   Terminal terminal(turns.json);
   const std::unique_ptr<Session> session =
       TRY(Session::open(options.session, terminal, signals.stop_token()));
-  LineReader reader;
+  const std::unique_ptr<LineReader> reader = make_line_reader(
+      {.history_file = options.no_history ? "" : user_state_folder() + "/chat_history",
+       .keep_stdout_clean = turns.json});
   Interruptions interruptions;
   const Signals::Handling handling = signals.handle([&](const Signals::Event& event) {
-    if (interruptions.take(event.number)) reader.wake();
+    if (interruptions.take(event.number)) reader->wake();
   });
   Conversation conversation(turns, *session, terminal);
   const bool is_interactive = terminal.is_interactive() && !turns.json;
   if (is_interactive) terminal.line(terminal.dim("/help lists what else can be typed"));
   while (!interruptions.leaving()) {
-    if (is_interactive) terminal.answer(prompt_of(conversation, terminal));
-    const std::optional<std::string> line = reader.next();
+    const std::optional<std::string> line = reader->next(prompt_of(conversation, terminal));
     if (!line || *line == "/quit" || *line == "/exit") break;
     const bool is_blank = line->find_first_not_of(" \t\r") == std::string::npos;
     if (is_blank && conversation.awaited_call().empty()) continue;
@@ -256,6 +212,8 @@ void add_chat_command(CLI::App& app, CommandContext& context) {
   add_grammar_options(command, options->grammar, {});
   add_tool_options(command, options->tools);
   add_json_option(command, context, "Print each answer as one JSON object on a line of its own");
+  command.add_flag("--no-history", options->no_history,
+                   "Do not keep questions for the Up key of later chats");
   add_example(command, "strata chat --coordinator 127.0.0.1:50051");
   command.callback([options, &context] {
     context.check = [options] { return check_options(*options); };

@@ -1,4 +1,5 @@
 // `strata`: the one binary. Parses the command line and runs one subcommand.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -139,6 +140,20 @@ int run(int argc, char** argv) {
   }
   return run_chosen(context);
 }
+
+// A standard stream that the caller closed would be the number of the next file or socket that is
+// opened: read as questions, written to by error messages.
+void open_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) != -1) continue;
+    // The lowest free number is given out, and that is this one.
+    [[maybe_unused]] const int opened =
+        ::open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+  }
+}
+// Before any library's constructor: gRPC's opens descriptors.
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const kBeforeLibraries)() = open_standard_streams;
 
 }  // namespace
 }  // namespace strata::cli

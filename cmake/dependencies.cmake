@@ -10,6 +10,7 @@ find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc>=2.5)
 
 if(STRATA_CUDA)
