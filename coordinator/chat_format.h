@@ -26,14 +26,25 @@ class ChatFormat {
   static Result<std::unique_ptr<ChatFormat>> of_model(const Metadata& metadata,
                                                       const Tokenizer& tokenizer);
 
+  // What a caller in this process may ask for beside a client's chat.
+  struct Extras {
+    // More variables of the template, a JSON object such as {"enable_thinking": false}.
+    std::string variables = "{}";
+    // A last message of the assistant is the beginning of the answer, which goes on with it.
+    bool continue_last = false;
+    bool add_generation_prompt = true;
+    bool split_answer = true;  // false: reasoning stays in the content
+  };
   struct Prompt {
     std::vector<int32_t> ids;
+    std::string text;            // that they came from
     std::string grammar;         // composed; empty: the answer may be anything
     bool splits_answer = false;  // there may be more in it than content
     AnswerOptions answer;        // for the parser, if so
   };
   // Errors: INVALID_ARGUMENT for messages, tools and choices that are none; those of the template.
-  Result<Prompt> prepare(const remote::ChatPrompt& chat) const;
+  Result<Prompt> prepare(const remote::ChatPrompt& chat, const Extras& extras) const;
+  Result<Prompt> prepare(const remote::ChatPrompt& chat) const { return prepare(chat, Extras()); }
 
   const ChatTemplate& chat_template() const { return *template_; }
   const ToolFormat& syntax() const { return syntax_; }

@@ -339,6 +339,7 @@ PipelineShape Coordinator::Impl::shape_of(const StartPipeline& start) const {
   shape.slots = options.cluster.slots;
   shape.step_tokens = options.cluster.plan.step_tokens;
   shape.prefill_chunk = options.prefill_chunk;
+  shape.outputs_max = options.cluster.max_outputs > 0 ? options.cluster.max_outputs : shape.slots;
   shape.token_allowance = start.plan.token_allowance();
   return shape;
 }

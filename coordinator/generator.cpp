@@ -7,9 +7,11 @@
 
 #include "coordinator/engine/text_session.h"
 #include "runtime/base/base_name.h"
+#include "runtime/base/float_scan.h"
 #include "runtime/base/log.h"
 #include "runtime/base/random.h"
 #include "runtime/grammar/grammar.h"
+#include "runtime/sampling/sampler.h"
 
 namespace strata::coordinator {
 namespace {
@@ -44,8 +46,28 @@ struct Generator::Answer {
       : text(std::move(session)), engine(engine_loop) {}
 
   void on_event(const RequestEvent& event) {
+    if (const auto* logits = std::get_if<RequestLogits>(&event)) on_logits(*logits);
     if (const auto* token = std::get_if<RequestToken>(&event)) on_token(*token);
     if (const auto* finish = std::get_if<RequestFinish>(&event)) on_finish(*finish);
+  }
+
+  // The logits of a position are about the token behind it.
+  void on_logits(const RequestLogits& part) {
+    const size_t vocab = part.logits.size() / std::max(part.count, 1U);
+    for (size_t i = 0; i < part.count; ++i) {
+      const size_t position = part.position + i + 1;
+      if (position >= prompt.size()) return;
+      const std::span<const float> row = std::span(part.logits).subspan(i * vocab, vocab);
+      if (!all_finite(row)) continue;  // sampling says so
+      PromptLogprob about{.position = static_cast<uint32_t>(position),
+                          .logprob = logprob_of(row, prompt[position])};
+      if (prompt_top > 0) {
+        for (const TokenLogprob& token : top_logprobs(row, prompt_top)) {
+          about.top.emplace_back(token.id, token.logprob);
+        }
+      }
+      on_prompt(about);
+    }
   }
 
   void on_token(const RequestToken& token) {
@@ -95,6 +117,9 @@ struct Generator::Answer {
   std::optional<AnswerParser> parser;  // of an answer that is split
   EngineLoop& engine;
   AnswerListener listener;
+  std::function<void(const PromptLogprob&)> on_prompt;
+  std::vector<int32_t> prompt;  // for it
+  int32_t prompt_top = 0;
   std::atomic<RequestId> id = 0;
   SystemClock clock;
   TimePoint started;
@@ -128,9 +153,10 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufF
   return generator;
 }
 
-Status Generator::set_prompt(const remote::GenerateRequest& request, Translation& result) const {
+Status Generator::set_prompt(const remote::GenerateRequest& request, const GenerateExtras& extras,
+                             Translation& result) const {
   if (const auto* chat = std::get_if<remote::ChatPrompt>(&request.prompt)) {
-    return set_chat(request, *chat, result);
+    return set_chat(request, *chat, extras.chat, result);
   }
   if (const auto* ids = std::get_if<remote::TokenPrompt>(&request.prompt)) {
     result.request.prompt = *ids;
@@ -142,9 +168,9 @@ Status Generator::set_prompt(const remote::GenerateRequest& request, Translation
 }
 
 Status Generator::set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,
-                           Translation& result) const {
+                           const ChatFormat::Extras& extras, Translation& result) const {
   if (chat_ == nullptr) return no_chat_.with_hint("send the prompt as plain text instead (--raw)");
-  ChatFormat::Prompt prompt = TRY(chat_->prepare(chat));
+  ChatFormat::Prompt prompt = TRY(chat_->prepare(chat, extras));
   result.request.prompt = std::move(prompt.ids);
   // What is held to the client's grammar is that text and nothing else.
   const bool has_grammar = request.grammar.kind != GrammarSpec::Kind::none;
@@ -158,7 +184,8 @@ Status Generator::set_chat(const remote::GenerateRequest& request, const remote:
                      result.request);
 }
 
-Result<Generator::Translation> Generator::translate(const remote::GenerateRequest& request) const {
+Result<Generator::Translation> Generator::translate(const remote::GenerateRequest& request,
+                                                    const GenerateExtras& extras) const {
   if (request.stop.size() > kStopStringsMax) {
     return invalid_argument(fmt::format("{} stop strings, at most {} are allowed",
                                         request.stop.size(), kStopStringsMax));
@@ -167,7 +194,7 @@ Result<Generator::Translation> Generator::translate(const remote::GenerateReques
   Translation translation;
   Request& result = translation.request;
   result.sampling = defaults_;
-  TRY(set_prompt(request, translation));
+  TRY(set_prompt(request, extras, translation));
   SamplingParams& sampling = result.sampling;
   set_if(sampling.temperature, request.temperature);
   set_if(sampling.top_k, request.top_k);
@@ -180,7 +207,11 @@ Result<Generator::Translation> Generator::translate(const remote::GenerateReques
   sampling.logprobs = request.logprobs;
   sampling.top_logprobs = request.top_logprobs;
   sampling.seed = request.seed ? *request.seed : random_u64();
+  sampling.choice = extras.choice;
+  set_if(sampling.penalty_last_n, extras.penalty_last_n);
   result.max_new_tokens = request.max_tokens == 0 ? UINT32_MAX : request.max_tokens;
+  if (extras.no_answer) result.max_new_tokens = 0;
+  result.want_logits = extras.on_prompt != nullptr;
   if (!request.ignore_end) {
     const auto ends = tokenizer_->vocab().end_of_generation();
     result.end_ids.assign(ends.begin(), ends.end());
@@ -206,8 +237,8 @@ Status Generator::set_grammar(const GrammarSpec& grammar, Request& result) const
 }
 
 RequestId Generator::start(const remote::GenerateRequest& request, AnswerListener listener,
-                           RequestId reserved) {
-  Result<Translation> translated = translate(request);
+                           RequestId reserved, const GenerateExtras& extras) {
+  Result<Translation> translated = translate(request, extras);
   if (!translated.ok()) {
     listener(translated.status());
     return 0;
@@ -224,6 +255,11 @@ RequestId Generator::start(const remote::GenerateRequest& request, AnswerListene
                                ? Duration(std::chrono::milliseconds(request.timeout_ms))
                                : request_timeout_;
   if (timeout > Duration::zero()) engine_request.deadline = answer->started + timeout;
+  if (extras.on_prompt) {
+    answer->on_prompt = extras.on_prompt;
+    answer->prompt = engine_request.prompt;
+    answer->prompt_top = extras.prompt_top;
+  }
   answer->listener = std::move(listener);
   answer->listener(
       remote::GenerateStarted{.prompt_tokens = static_cast<uint32_t>(engine_request.prompt.size()),

@@ -12,7 +12,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "backends/remote/client_records.h"
 #include "coordinator/chat_format.h"
@@ -26,6 +28,25 @@ namespace strata::coordinator {
 using AnswerEvent =
     std::variant<remote::GenerateStarted, remote::GenerateToken, remote::GenerateFinished, Status>;
 using AnswerListener = std::function<void(AnswerEvent)>;
+
+// How likely the model found a token of the prompt behind those before it.
+struct PromptLogprob {
+  uint32_t position = 0;  // of the token; the first one has none
+  float logprob = 0;
+  std::vector<std::pair<int32_t, float>> top = {};  // the most likely in its place, best first
+};
+
+// What callers in this process may ask for beside a client's request.
+struct GenerateExtras {
+  uint32_t choice = 0;  // of several answers to one request; each draws its own random numbers
+  std::optional<int32_t> penalty_last_n;
+  bool no_answer = false;  // computes the prompt, and ends with "length"
+  ChatFormat::Extras chat;
+  // Told of each token of the prompt but the first, in rising order, before the answer begins. On
+  // the engine's thread; must not block. Empty: not computed.
+  std::function<void(const PromptLogprob&)> on_prompt;
+  int32_t prompt_top = 0;  // PromptLogprob::top
+};
 
 class Generator {
  public:
@@ -44,7 +65,7 @@ class Generator {
   // more than 16 stop strings or an empty one; UNIMPLEMENTED for chat with a model that has no
   // template; those of Engine::submit.
   RequestId start(const remote::GenerateRequest& request, AnswerListener listener,
-                  RequestId reserved = 0);
+                  RequestId reserved = 0, const GenerateExtras& extras = {});
   // The listener gets CANCELLED, unless the answer ended before.
   void cancel(RequestId id);
 
@@ -62,10 +83,12 @@ class Generator {
   };
 
   Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine, Duration request_timeout);
-  Result<Translation> translate(const remote::GenerateRequest& request) const;
-  Status set_prompt(const remote::GenerateRequest& request, Translation& result) const;
+  Result<Translation> translate(const remote::GenerateRequest& request,
+                                const GenerateExtras& extras) const;
+  Status set_prompt(const remote::GenerateRequest& request, const GenerateExtras& extras,
+                    Translation& result) const;
   Status set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,
-                  Translation& result) const;
+                  const ChatFormat::Extras& extras, Translation& result) const;
   Status set_grammar(const GrammarSpec& grammar, Request& result) const;
 
   std::shared_ptr<const GgufFile> file_;

@@ -7,7 +7,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config python3 python3-pip ca-certificates
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libssl-dev libpcre2-dev libutf8proc-dev
-  libhwloc-dev libedit-dev
+  libhwloc-dev libedit-dev libboost1.81-dev
   libgtest-dev libgmock-dev libbenchmark-dev
 )
 

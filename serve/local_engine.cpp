@@ -12,6 +12,7 @@ namespace {
 
 // Of the free memory, what the model may take: the rest is for the system and this process itself.
 constexpr double kUsableShare = 0.9;
+constexpr uint32_t kOutputsMin = 16;
 
 uint64_t usable_bytes(const std::vector<Device*>& devices) {
   uint64_t most = 0;
@@ -32,7 +33,8 @@ Result<uint32_t> choose_context(const Hparams& hparams, uint32_t asked) {
   return asked;
 }
 
-LocalEngine::LocalEngine() : engine_({.queue_max = 4096, .step_timeout = std::chrono::hours(1)}) {}
+LocalEngine::LocalEngine(uint32_t queue)
+    : engine_({.queue_max = queue, .step_timeout = std::chrono::hours(1)}) {}
 
 LocalEngine::~LocalEngine() {
   engine_.detach(unavailable("the model is being closed"));
@@ -42,7 +44,7 @@ LocalEngine::~LocalEngine() {
 Result<std::unique_ptr<LocalEngine>> LocalEngine::open(const LocalEngineOptions& options,
                                                        ProgressDisplay& display,
                                                        std::stop_token stop) {
-  std::unique_ptr<LocalEngine> engine(new LocalEngine());
+  std::unique_ptr<LocalEngine> engine(new LocalEngine(options.queue));
   TRY(engine->load(options, display, stop));
   return engine;
 }
@@ -58,16 +60,19 @@ Status LocalEngine::load(const LocalEngineOptions& options, ProgressDisplay& dis
   file_ = TRY(GgufFile::open(options.model.path));
   const Hparams hparams = TRY(read_hparams(*file_));
   // Before the weights: a model that cannot be spoken to is refused at once.
-  generator_ = TRY(coordinator::Generator::create(file_, engine_));
+  generator_ = TRY(coordinator::Generator::create(file_, engine_, options.request_timeout));
   devices_ = TRY(open_devices(options.model));
   const uint32_t context = TRY(choose_context(hparams, options.context));
   const DType kv_type = TRY(parse_kv_type(options.model.kv_type));
 
+  // Prompts whose tokens' probabilities are asked for take many at once.
+  const uint32_t outputs = std::max(options.sequences, kOutputsMin);
   const coordinator::ModelProfile profile =
       TRY(coordinator::profile_model(*file_, {.kv_type = kv_type,
                                               .step_tokens = options.step_tokens,
                                               .slots = options.sequences,
                                               .context = context,
+                                              .max_outputs = outputs,
                                               .devices = devices_->devices()}));
   const std::vector<uint32_t> blocks =
       coordinator::blocks_for(profile, context, options.sequences, options.step_tokens);
@@ -91,6 +96,7 @@ Status LocalEngine::load(const LocalEngineOptions& options, ProgressDisplay& dis
   stage.kv.group_blocks.assign(blocks.begin(), blocks.end());
   stage.max_batch_tokens = static_cast<int32_t>(options.step_tokens);
   stage.max_sequences = static_cast<int32_t>(options.sequences);
+  stage.max_outputs = static_cast<int32_t>(outputs);
   stage.max_context = static_cast<int32_t>(context);
   stage.devices = devices_->devices();
   stage.backend.threads = options.model.threads;
@@ -118,6 +124,7 @@ Status LocalEngine::load(const LocalEngineOptions& options, ProgressDisplay& dis
   shape_.context = context;
   shape_.vocab_size = hparams.n_vocab;
   shape_.slots = options.sequences;
+  shape_.outputs_max = outputs;
   shape_.step_tokens = options.step_tokens;
   shape_.prefill_chunk = options.prefill_chunk;
   engine_.attach(shape_, pipeline_);

@@ -28,6 +28,8 @@ struct LocalEngineOptions {
   uint32_t sequences = 1;  // live at once, each with a whole context
   uint32_t step_tokens = 512;
   uint32_t prefill_chunk = 0;
+  uint32_t queue = 4096;       // requests that wait for a slot, at most
+  Duration request_timeout{};  // for requests that name none; 0: no limit
 };
 
 class LocalEngine {
@@ -41,6 +43,7 @@ class LocalEngine {
   coordinator::EngineLoop& engine() { return engine_; }
   coordinator::Generator& generator() { return *generator_; }
   uint32_t context() const { return shape_.context; }
+  const std::shared_ptr<const GgufFile>& file() const { return file_; }
   // Layers of each stage, head first.
   std::vector<int32_t> split() const;
   const ThreadPins& pins() const { return pins_; }
@@ -50,7 +53,7 @@ class LocalEngine {
   uint32_t vocab_size() const { return static_cast<uint32_t>(shape_.vocab_size); }
 
  private:
-  LocalEngine();
+  explicit LocalEngine(uint32_t queue);
   Status load(const LocalEngineOptions& options, ProgressDisplay& display, std::stop_token stop);
 
   std::shared_ptr<const GgufFile> file_;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "serve/progress.h"
 #include "coordinator/coordinator.h"
+#include "serve/progress.h"
 
 namespace strata::serve {
 

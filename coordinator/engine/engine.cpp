@@ -304,8 +304,9 @@ void Engine::report_logits(Sequence& sequence, TokenRecord& record, EngineAction
   record.logits.erase(record.logits.begin(),
                       record.logits.begin() + static_cast<ptrdiff_t>((from - begin) * vocab));
   sequence.logits_reported = to;
-  actions.events.push_back({sequence.request_id, sequence.listener,
-                            RequestLogits{.position = from, .logits = std::move(record.logits)}});
+  actions.events.push_back(
+      {sequence.request_id, sequence.listener,
+       RequestLogits{.position = from, .logits = std::move(record.logits), .count = to - from}});
 }
 
 // --- Time ----------------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ struct PipelineShape {
   uint32_t context = 0;  // the most tokens of one sequence
   int32_t vocab_size = 0;
   uint32_t slots = 16;           // sequences that are live at once
+  uint32_t outputs_max = 0;      // positions of one step whose logits the tail computes; 0: all
   uint32_t step_tokens = 512;    // the most tokens of one step
   uint32_t prefill_chunk = 0;    // see BatchLimits
   uint32_t steps_in_flight = 0;  // 0: stage_count + 1
@@ -130,6 +131,7 @@ class Engine {
   uint32_t row_tokens_max() const;
   void admit();
   bool plan_step(TimePoint now, EngineActions& actions);
+  void limit_outputs(std::vector<std::pair<Sequence*, uint32_t>>& chosen) const;
   bool plan_row(Sequence& sequence, uint32_t count, StepPlan& plan, StepInFlight& step);
   bool make_room(Sequence& sequence, uint32_t count, StepPlan& plan, const StepInFlight& step);
   std::vector<BatchCandidate> candidates() const;

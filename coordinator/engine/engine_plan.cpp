@@ -73,6 +73,30 @@ std::vector<BatchCandidate> Engine::candidates() const {
   return result;
 }
 
+// Cuts rows that want logits to what the tail computes, and a frame carries, in one step; each
+// other row may want those of one position. What does not fit is left for the next step.
+void Engine::limit_outputs(std::vector<std::pair<Sequence*, uint32_t>>& chosen) const {
+  constexpr size_t kLogitsBytesPerStep = size_t{8} << 20;
+  const auto wants = [](const Sequence& sequence) {
+    return sequence.request.want_logits && sequence.planned < sequence.prompt_size();
+  };
+  const size_t others = static_cast<size_t>(std::count_if(
+      chosen.begin(), chosen.end(), [&](const auto& row) { return !wants(*row.first); }));
+  const size_t carried =
+      kLogitsBytesPerStep / (static_cast<size_t>(shape_->vocab_size) * sizeof(float));
+  size_t left = std::max<size_t>(carried, 1);
+  if (shape_->outputs_max > 0) {
+    const size_t computed = shape_->outputs_max > others ? shape_->outputs_max - others : 0;
+    left = std::min(left, computed);
+  }
+  for (auto& [sequence, count] : chosen) {
+    if (!wants(*sequence)) continue;
+    count = static_cast<uint32_t>(std::min<size_t>(count, left));
+    left -= count;
+  }
+  std::erase_if(chosen, [](const auto& row) { return row.second == 0; });
+}
+
 // Appends one step to the actions. False if nothing is due.
 bool Engine::plan_step(TimePoint now, EngineActions& actions) {
   const uint64_t pushed_out_before = counters_.pushed_out;
@@ -84,6 +108,7 @@ bool Engine::plan_step(TimePoint now, EngineActions& actions) {
   std::vector<std::pair<Sequence*, uint32_t>> chosen;  // pushing out changes live_
   chosen.reserve(rows.size());
   for (const BatchRow& row : rows) chosen.emplace_back(live_[row.index], row.count);
+  limit_outputs(chosen);
 
   StepPlan plan;
   plan.epoch = shape_->epoch;

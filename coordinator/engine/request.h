@@ -43,6 +43,7 @@ struct RequestToken {
 struct RequestLogits {
   uint32_t position = 0;
   std::vector<float> logits = {};
+  uint32_t count = 0;
 };
 
 // The prompt's positions [0, computed) are computed. Rises from event to event, also if the
