@@ -4,19 +4,21 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "backends/remote/listener.h"
+#include "cli/address_file.h"
 #include "cli/cluster_options.h"
+#include "cli/http_options.h"
 #include "cli/json_line.h"
 #include "cli/serving.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
+#include "runtime/model/hparams.h"
+#include "serve/local_engine.h"
 
 namespace strata::cli {
 namespace {
@@ -31,6 +33,7 @@ struct CoordinatorCommandOptions {
   std::string address_file;
   bool json = false;
   std::string state_folder;
+  HttpOptions http;  // without an address: no HTTP
 };
 
 Result<remote::Address> listen_address(const CoordinatorCommandOptions& options) {
@@ -62,19 +65,6 @@ std::string choose_state_folder(const CoordinatorCommandOptions& options,
   return {};
 }
 
-// Whole or not at all, so that whoever waits for the file never reads half an address.
-Status write_address(const std::string& path, const std::string& address) {
-  const std::string temporary = path + ".new";
-  std::FILE* file = std::fopen(temporary.c_str(), "w");
-  if (file == nullptr) return from_errno(errno, "cannot write " + temporary);
-  const bool written = std::fputs((address + "\n").c_str(), file) >= 0;
-  if (std::fclose(file) != 0 || !written) return from_errno(errno, "cannot write " + temporary);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    return from_errno(errno, "cannot write " + path);
-  }
-  return ok_status();
-}
-
 // Others must be able to dial what is shown.
 std::string shown_address(const remote::Address& listening) {
   return remote::reachable_address(listening).text();
@@ -87,6 +77,20 @@ std::string join_hint(const remote::Address& listening) {
 }
 
 void print_json(Terminal& terminal, const Json& object) { terminal.answer(json_line(object)); }
+
+// The server answers with the coordinator's pipeline, whenever there is one.
+Status open_http(serve::HttpApi& http, const CoordinatorCommandOptions& options,
+                 coordinator::Coordinator& coordinator) {
+  const auto file = TRY(GgufFile::open(options.serving.model_path));
+  const Hparams hparams = TRY(read_hparams(*file));
+  const uint32_t context = TRY(serve::choose_context(hparams, options.serving.context));
+  http.service().open({.generator = coordinator.generator(),
+                       .engine = coordinator.engine(),
+                       .facts = TRY(serve::facts_of(*file, context, options.serving.slots)),
+                       .health = [&coordinator] { return coordinator.obstacle(); },
+                       .cluster = [&coordinator] { return coordinator.status(); }});
+  return ok_status();
+}
 
 Status run_coordinator(const CoordinatorCommandOptions& options) {
   remote::raise_descriptor_limit();
@@ -105,6 +109,11 @@ Status run_coordinator(const CoordinatorCommandOptions& options) {
       print_json(terminal, {{"note", note.text}, {"is_warning", note.is_warning}});
     };
   }
+  // Before the coordinator: it must outlive those whose answers it passes on.
+  std::unique_ptr<serve::HttpApi> http;
+  if (!options.http.listen.empty()) {
+    http = TRY(start_http_api(options.http, serving.model_path, options.insecure_network));
+  }
   listen.state_folder = choose_state_folder(options, listen.listen, terminal);
   auto started = serve::start_coordinator(serving, listen, terminal, stop);
   if (started.status().code() == StatusCode::already_exists && options.state_folder.empty()) {
@@ -121,16 +130,32 @@ Status run_coordinator(const CoordinatorCommandOptions& options) {
         true);
   }
   terminal.line(join_hint(address));
+  if (http) {
+    TRY(open_http(*http, options, *coordinator));
+    terminal.line(fmt::format("http://{}/ is the page, http://{}/v1 the API",
+                              shown_address(http->address()), shown_address(http->address())));
+  }
   if (options.json) {
-    print_json(terminal, {{"listening", address.text()}, {"address", shown_address(address)}});
+    Json listening = {{"listening", address.text()}, {"address", shown_address(address)}};
+    if (http) listening["http"] = shown_address(http->address());
+    print_json(terminal, listening);
   }
   if (!options.address_file.empty()) {
-    TRY(write_address(options.address_file, shown_address(address)));
+    TRY(write_address_file(options.address_file, shown_address(address)));
   }
   wait_for_stop(stop);
   terminal.line("stopping");
+  if (http) http->stop();
   coordinator->stop();
   return ok_status();
+}
+
+Status check_coordinator_http(const CoordinatorCommandOptions& options) {
+  const HttpOptions& http = options.http;
+  if (!http.listen.empty()) return check_http_options(http).with_context("--http");
+  if (http.keys_file.empty() && http.alias.empty() && http.cors_origins.empty()) return ok_status();
+  return invalid_argument("--api-keys, --alias and --cors are for HTTP, and no --http is given",
+                          "--http 127.0.0.1:8080 serves it");
 }
 
 }  // namespace
@@ -158,6 +183,13 @@ void add_coordinator_command(CLI::App& app, CommandContext& context) {
                   "Folder for the cluster's id and epoch (default: one for each fixed address)")
       ->type_name("FOLDER")
       ->group("Cluster");
+  command
+      .add_option("--http", options->http.listen,
+                  "Serve the HTTP API and the page at this address too; a port that is left out is "
+                  "8080")
+      ->type_name("HOST:PORT")
+      ->group("HTTP");
+  add_http_options(command, options->http);
   add_token_options(command, options->token);
   command
       .add_flag("--insecure-network", options->insecure_network,
@@ -169,6 +201,7 @@ void add_coordinator_command(CLI::App& app, CommandContext& context) {
   command.callback([options, &context] {
     context.check = [options] {
       TRY(listen_address(*options));
+      TRY(check_coordinator_http(*options));
       return serve::check_serving_options(options->serving);
     };
     context.run = [options, &context] {

@@ -24,6 +24,7 @@
 #include "cli/ps.h"
 #include "cli/replan.h"
 #include "cli/run.h"
+#include "cli/serve.h"
 #include "cli/template.h"
 #include "cli/tokenize.h"
 #include "cli/usage.h"
@@ -39,6 +40,7 @@ void add_all_commands(CLI::App& app, CommandContext& context) {
   // One line per subcommand, in the order of --help.
   add_run_command(app, context);
   add_chat_command(app, context);
+  add_serve_command(app, context);
   add_coordinator_command(app, context);
   add_worker_command(app, context);
   add_ps_command(app, context);
