@@ -55,6 +55,15 @@ std::vector<int32_t> LocalEngine::split() const {
   return counts;
 }
 
+// Errors: RESOURCE_EXHAUSTED where the model needs more than there is.
+static Status check_fits(const std::string& model, uint64_t need, uint64_t have, uint32_t context) {
+  if (need <= have) return ok_status();
+  return resource_exhausted(
+      fmt::format("short by {}: {} needs {} with a context of {} tokens, this machine has {} free",
+                  human_bytes(need - have), model, human_bytes(need), context, human_bytes(have)),
+      "take a smaller --ctx, or spread the model over several machines (strata coordinator)");
+}
+
 Status LocalEngine::load(const LocalEngineOptions& options, ProgressDisplay& display,
                          std::stop_token stop) {
   file_ = TRY(GgufFile::open(options.model.path));
@@ -77,15 +86,8 @@ Status LocalEngine::load(const LocalEngineOptions& options, ProgressDisplay& dis
   const std::vector<uint32_t> blocks =
       coordinator::blocks_for(profile, context, options.sequences, options.step_tokens);
   const coordinator::CostModel cost(profile, blocks);
-  const uint64_t need = cost.memory({0, profile.unit_count()}).total();
-  const uint64_t have = usable_bytes(devices_->devices());
-  if (need > have) {
-    return resource_exhausted(
-        fmt::format(
-            "short by {}: {} needs {} with a context of {} tokens, this machine has {} free",
-            human_bytes(need - have), profile.name, human_bytes(need), context, human_bytes(have)),
-        "take a smaller --ctx, or spread the model over several machines (strata coordinator)");
-  }
+  TRY(check_fits(profile.name, cost.memory({0, profile.unit_count()}).total(),
+                 usable_bytes(devices_->devices()), context));
 
   worker::LocalPipelineOptions pipeline;
   ranges_ = TRY(stage_ranges(options.model, hparams));
