@@ -207,6 +207,8 @@ TEST(AnswerParser, AWholeCallIsOneAlsoBeforeItsEndMarker) {
         Case{"<tool_call><function=",
              "<tool_call><function=f><parameter=q></function></parameter></function>",
              R"({"q": "</function>"})"},
+        Case{"<tool_call><function=",
+             "<tool_call><function=f><parameter=a</parameter></function></tool_call>", "{}"},
         Case{"<|channel|><|message|>", "<|channel|>commentary to=functions.f <|message|><|call|>",
              "{}"}}) {
     AnswerParser parser(tool_format_of(each.source, true), with_tools());
