@@ -214,7 +214,7 @@ class XmlReader final : public CallReader {
     auto parameter = key_and_value();
     if (!parameter || closed_) return;
     auto& [key, value] = *parameter;
-    // "<parameter=a</parameter>": the end tag's own '>' closed the first one, and there is no value.
+    // "<parameter=a</parameter>": the end tag's own '>' closed the first one; there is no value.
     if (!value.ends_with(kParameterEnd)) return;
     value.remove_suffix(kParameterEnd.size());
     if (value.ends_with('\n')) value.remove_suffix(1);
