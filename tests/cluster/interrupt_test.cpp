@@ -105,6 +105,16 @@ class Interrupt : public ::testing::Test {
   std::mt19937 source_{seed_};
 };
 
+// The plan may just be made anew, without the worker that left: asks until all tokens come.
+bool answers_again(ClusterHarness& cluster) {
+  constexpr int kTries = 10;
+  for (int i = 0; i < kTries; ++i) {
+    if (!cluster.wait_state("ready")) return false;
+    if (cluster.run("Once", 8).tokens.size() == 8) return true;
+  }
+  return false;
+}
+
 TEST_F(Interrupt, RunInOneProcess) {
   interrupt({"run",
              {"run", "-m", model_path("llama.gguf"), "-p", "Once", "--raw", "--ignore-end", "-n",
@@ -123,7 +133,7 @@ TEST_F(Interrupt, RunAgainstACoordinator) {
               "--raw", "--ignore-end", "-n", "100000"},
              150},
             SIGINT);
-  EXPECT_EQ(cluster.run("Once", 8).tokens.size(), 8U) << cluster.logs();
+  EXPECT_TRUE(answers_again(cluster)) << cluster.logs();
   // Clients that were killed before they looked for signals are noticed by their connections.
   const TimePoint deadline = SystemClock().now() + seconds(5);
   while (cluster.status().live_sequences > 0 && SystemClock().now() < deadline) {
@@ -180,7 +190,7 @@ TEST_F(Interrupt, CoordinatorAndWorkers) {
               "--models", folder_.path(), "--cache", folder_.path()},
              2000},
             SIGINT);
-  EXPECT_EQ(cluster.run("Once", 8).tokens.size(), 8U) << cluster.logs();
+  EXPECT_TRUE(answers_again(cluster)) << cluster.logs();
 }
 
 // The script that a newcomer runs first, alone and as a terminal interrupts it.
