@@ -55,7 +55,7 @@ class ClientImpl final : public Client {
     context.set_deadline(std::chrono::system_clock::now() + timeout);
     const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
     if (!status.ok() && stop.stop_requested()) return interrupted();
-    return remote::from_grpc(status);
+    return explain(context, status, "try again; is that process frozen, or its host cut off?");
   }
 
   Status read_events(grpc::ClientContext& context, const remote::GenerateRequest& request,
@@ -74,17 +74,29 @@ class ClientImpl final : public Client {
       event(*record);
     }
     const grpc::Status status = reader->Finish();
-    return broken.ok() ? explain(remote::from_grpc(status)) : broken;
+    if (!broken.ok()) return broken;
+    return explain(context, status,
+                   "the answer is not complete; try again once the coordinator is back");
   }
 
-  // gRPC's own words for a broken connection ("Socket closed") name nothing.
-  Status explain(const Status& status) const {
-    if (status.code() != StatusCode::unavailable ||
-        channel_->GetState(false) == GRPC_CHANNEL_READY) {
-      return status;
+  // gRPC's own words for a broken connection ("Socket closed", "keepalive watchdog timeout") name
+  // nothing. The channel's state would not tell whose they are: it may be connected again, or
+  // still.
+  Status explain(const grpc::ClientContext& context, const grpc::Status& status,
+                 const char* hint) const {
+    const Status plain = remote::from_grpc(status);
+    if (plain.ok() || remote::is_answer(context)) return plain;
+    switch (plain.code()) {
+      case StatusCode::unavailable:
+      case StatusCode::cancelled:
+      case StatusCode::unknown:
+      case StatusCode::internal:
+      case StatusCode::deadline_exceeded:
+        return unavailable(fmt::format("lost the coordinator at {}: {}", address_, plain.message()),
+                           hint);
+      default:
+        return plain;  // such as an answer that is too large, or another service's refusal
     }
-    return unavailable(fmt::format("lost the coordinator at {}: {}", address_, status.message()),
-                       "the answer is not complete; try again once the coordinator is back");
   }
 
   const std::shared_ptr<grpc::Channel> channel_;

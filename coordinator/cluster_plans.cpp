@@ -3,12 +3,15 @@
 
 #include <algorithm>
 
+#include "backends/remote/stream_gate.h"
 #include "coordinator/cluster_state.h"
 #include "runtime/base/human.h"
+#include "runtime/base/random.h"
 
 namespace strata::coordinator {
 namespace {
 
+constexpr size_t kStreamKeyBytes = 16;
 // A plan that is better by so much is worth loading the model anew.
 constexpr double kWorthLoading = 1.2;
 // A better plan waits for quiet, and is looked at again.
@@ -248,26 +251,36 @@ void ClusterState::begin_load(Plan plan, const Members& members, TimePoint now,
   const TimePoint answer_by = now + std::min(options_.answer_timeout, options_.load_timeout);
   stages_.clear();
   std::set<MemberId> placed;
-  for (const PlannedStage& stage : plan.stages) {
+  stream_key_ = random_hex(kStreamKeyBytes);
+  ExpectStreams streams{.epoch = epoch_, .key = stream_key_, .stages = {}};
+  for (const PlannedStage& stage : plan.stages) streams.stages.push_back(stage.node_name);
+  const std::vector<std::string> names = streams.stages;
+  actions.push_back(std::move(streams));
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const PlannedStage& stage = plan.stages[i];
     const MemberId member = members[stage.node]->id;
     placed.insert(member);
     stages_.push_back({.member = member,
                        .command_id = next_command_,
                        .deadline = answer_by,
                        .watch = StepWatch(stage.forecast)});
-    actions.push_back(
-        SendToMember{member,
-                     {.command_id = next_command_++,
-                      .command = remote::LoadStage{.epoch = epoch_,
-                                                   .model = options_.model,
-                                                   .range = stage.range,
-                                                   .kv_type = options_.kv_type,
-                                                   .context_tokens = plan.context,
-                                                   .blocks_per_group = plan.group_blocks,
-                                                   .max_step_tokens = options_.plan.step_tokens,
-                                                   .max_sequences = options_.slots,
-                                                   .threads = 0,
-                                                   .max_outputs = options_.max_outputs}}});
+    actions.push_back(SendToMember{
+        member,
+        {.command_id = next_command_++,
+         .command =
+             remote::LoadStage{.epoch = epoch_,
+                               .model = options_.model,
+                               .range = stage.range,
+                               .kv_type = options_.kv_type,
+                               .context_tokens = plan.context,
+                               .blocks_per_group = plan.group_blocks,
+                               .max_step_tokens = options_.plan.step_tokens,
+                               .max_sequences = options_.slots,
+                               .threads = 0,
+                               .max_outputs = options_.max_outputs,
+                               .stream_key = stream_key_,
+                               .steps_from = i == 0 ? remote::kCoordinatorNode : names[i - 1],
+                               .results_from = i == 0 && names.size() > 1 ? names.back() : ""}}});
   }
   for (const MemberId holder : holders_) {
     if (placed.contains(holder)) continue;

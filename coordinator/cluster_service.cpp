@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "backends/remote/channel.h"
+#include "backends/remote/raw_messages.h"
 #include "backends/remote/wire.h"
 #include "runtime/base/mutex.h"
 #include "strata/v1/cluster.grpc.pb.h"
@@ -28,8 +29,16 @@ constexpr std::chrono::seconds kSlowReaderPatience{5};
 
 class ServiceImpl;
 
+// Requests come as bytes, so that those that are no message get an answer in words.
+using RawCluster =
+    v1::Cluster::WithRawCallbackMethod_Join<v1::Cluster::WithRawCallbackMethod_Generate<
+        v1::Cluster::WithRawCallbackMethod_Status<v1::Cluster::WithRawCallbackMethod_Ping<
+            v1::Cluster::WithRawCallbackMethod_Replan<v1::Cluster::Service>>>>>;
+using RawJoin = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+using RawAnswer = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+
 // A worker's stream. Deletes itself in OnDone, as gRPC wants it.
-class JoinReactor final : public grpc::ServerBidiReactor<v1::FromWorker, v1::ToWorker> {
+class JoinReactor final : public RawJoin {
  public:
   JoinReactor(ServiceImpl& service, MemberId id, std::string peer)
       : service_(service), id_(id), peer_(std::move(peer)) {
@@ -72,7 +81,7 @@ class JoinReactor final : public grpc::ServerBidiReactor<v1::FromWorker, v1::ToW
   void write_next() STRATA_REQUIRES(mutex_) {
     if (writing_ || finished_) return;
     if (!waiting_.empty()) {
-      outgoing_ = std::move(waiting_.front());
+      outgoing_ = remote::serialize_message(waiting_.front());
       waiting_.pop_front();
       writing_ = true;
       StartWrite(&outgoing_);
@@ -85,11 +94,11 @@ class JoinReactor final : public grpc::ServerBidiReactor<v1::FromWorker, v1::ToW
   ServiceImpl& service_;
   const MemberId id_;
   const std::string peer_;
-  v1::FromWorker incoming_;  // the read in flight
-  bool said_hello_ = false;  // gRPC calls one read's reaction after the other
+  grpc::ByteBuffer incoming_;  // the read in flight
+  bool said_hello_ = false;    // gRPC calls one read's reaction after the other
 
   Mutex mutex_;
-  v1::ToWorker outgoing_ STRATA_GUARDED_BY(mutex_);
+  grpc::ByteBuffer outgoing_ STRATA_GUARDED_BY(mutex_);
   std::deque<v1::ToWorker> waiting_ STRATA_GUARDED_BY(mutex_);
   bool writing_ STRATA_GUARDED_BY(mutex_) = false;
   bool finished_ STRATA_GUARDED_BY(mutex_) = false;
@@ -97,7 +106,7 @@ class JoinReactor final : public grpc::ServerBidiReactor<v1::FromWorker, v1::ToW
 };
 
 // A client's stream. The engine's thread pushes events through a shared state that outlives it.
-class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent> {
+class GenerateReactor final : public RawAnswer {
  public:
   // What the listener refers to.
   struct Link {
@@ -106,10 +115,12 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent>
   };
 
   GenerateReactor(ServiceImpl& service, grpc::CallbackServerContext& context)
-      : service_(service), context_(context) {}
+      : service_(service), context_(context) {
+    remote::mark_answer(context);
+  }
 
   // Apart from the constructor, so that the service knows the reactor first.
-  void begin(const v1::GenerateRequest& message);
+  void begin(const grpc::ByteBuffer& message);
   void push(AnswerEvent event);
   void end(const Status& why) {
     const MutexLock lock(mutex_);
@@ -132,7 +143,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent>
   void write_next() STRATA_REQUIRES(mutex_) {
     if (writing_ || finished_) return;
     if (!waiting_.empty()) {
-      outgoing_ = std::move(waiting_.front());
+      outgoing_ = remote::serialize_message(waiting_.front());
       waiting_.pop_front();
       writing_ = true;
       StartWrite(&outgoing_);
@@ -149,7 +160,7 @@ class GenerateReactor final : public grpc::ServerWriteReactor<v1::GenerateEvent>
   std::atomic<bool> cancel_wanted_ = false;
 
   Mutex mutex_;
-  v1::GenerateEvent outgoing_ STRATA_GUARDED_BY(mutex_);
+  grpc::ByteBuffer outgoing_ STRATA_GUARDED_BY(mutex_);
   std::deque<v1::GenerateEvent> waiting_ STRATA_GUARDED_BY(mutex_);
   bool writing_ STRATA_GUARDED_BY(mutex_) = false;
   bool finished_ STRATA_GUARDED_BY(mutex_) = false;
@@ -165,7 +176,7 @@ class RefusedReactor final : public Reactor {
   void OnDone() override { delete this; }
 };
 
-class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackService {
+class ServiceImpl final : public ClusterService, public RawCluster {
  public:
   ServiceImpl(std::string token, ClusterHandler& handler)
       : token_(std::move(token)), handler_(handler) {}
@@ -189,9 +200,8 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
     for (GenerateReactor* reactor : answers_) reactor->end(why);
   }
 
-  grpc::ServerBidiReactor<v1::FromWorker, v1::ToWorker>* Join(
-      grpc::CallbackServerContext* context) override {
-    using Refused = RefusedReactor<grpc::ServerBidiReactor<v1::FromWorker, v1::ToWorker>>;
+  RawJoin* Join(grpc::CallbackServerContext* context) override {
+    using Refused = RefusedReactor<RawJoin>;
     const strata::Status allowed = remote::check_caller(*context, token_);
     if (!allowed.ok()) return new Refused(allowed);
     const MutexLock lock(mutex_);
@@ -200,9 +210,9 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
     return joins_[id] = new JoinReactor(*this, id, context->peer());
   }
 
-  grpc::ServerWriteReactor<v1::GenerateEvent>* Generate(
-      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override {
-    using Refused = RefusedReactor<grpc::ServerWriteReactor<v1::GenerateEvent>>;
+  RawAnswer* Generate(grpc::CallbackServerContext* context,
+                      const grpc::ByteBuffer* request) override {
+    using Refused = RefusedReactor<RawAnswer>;
     const strata::Status allowed = remote::check_caller(*context, token_);
     if (!allowed.ok()) return new Refused(allowed);
     auto* reactor = new GenerateReactor(*this, *context);
@@ -218,32 +228,35 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
     return reactor;
   }
 
-  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest*,
-                                   v1::ClusterStatus* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const strata::Status allowed = remote::check_caller(*context, token_);
-    if (allowed.ok()) *response = remote::to_proto(handler_.on_status());
-    reactor->Finish(remote::to_grpc(allowed));
-    return reactor;
-  }
-
-  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext* context, const v1::PingRequest*,
-                                 v1::PingReply*) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(remote::to_grpc(remote::check_caller(*context, token_)));
-    return reactor;
-  }
-
-  grpc::ServerUnaryReactor* Replan(grpc::CallbackServerContext* context, const v1::ReplanRequest*,
-                                   v1::ReplanReply* response) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    const strata::Status allowed = remote::check_caller(*context, token_);
-    if (!allowed.ok()) {
-      reactor->Finish(remote::to_grpc(allowed));
-      return reactor;
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override {
+    const strata::Status allowed = check<v1::StatusRequest>(*context, *request);
+    if (allowed.ok()) {
+      *response = remote::serialize_message(remote::to_proto(handler_.on_status()));
     }
+    return answered(*context, allowed);
+  }
+
+  grpc::ServerUnaryReactor* Ping(grpc::CallbackServerContext* context,
+                                 const grpc::ByteBuffer* request,
+                                 grpc::ByteBuffer* response) override {
+    const strata::Status allowed = check<v1::PingRequest>(*context, *request);
+    if (allowed.ok()) *response = remote::serialize_message(v1::PingReply());
+    return answered(*context, allowed);
+  }
+
+  grpc::ServerUnaryReactor* Replan(grpc::CallbackServerContext* context,
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override {
+    const strata::Status allowed = check<v1::ReplanRequest>(*context, *request);
+    if (!allowed.ok()) return answered(*context, allowed);
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    remote::mark_answer(*context);
     handler_.on_replan([reactor, response](const std::string& text) {
-      response->set_text(text);
+      v1::ReplanReply reply;
+      reply.set_text(text);
+      *response = remote::serialize_message(reply);
       reactor->Finish(grpc::Status::OK);
     });
     return reactor;
@@ -260,6 +273,20 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
   }
 
  private:
+  template <typename Request>
+  strata::Status check(const grpc::CallbackServerContext& context,
+                       const grpc::ByteBuffer& request) const {
+    TRY(remote::check_caller(context, token_));
+    return remote::parse_message<Request>(request).status();
+  }
+  static grpc::ServerUnaryReactor* answered(grpc::CallbackServerContext& context,
+                                            const strata::Status& status) {
+    grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+    remote::mark_answer(context);
+    reactor->Finish(remote::to_grpc(status));
+    return reactor;
+  }
+
   const std::string token_;
   ClusterHandler& handler_;
   Mutex mutex_;  // before a reactor's
@@ -269,12 +296,20 @@ class ServiceImpl final : public ClusterService, public v1::Cluster::CallbackSer
   strata::Status closing_ STRATA_GUARDED_BY(mutex_);
 };
 
+Result<remote::FromWorker> read_message(const grpc::ByteBuffer& bytes) {
+  return remote::from_proto(TRY(remote::parse_message<v1::FromWorker>(bytes)));
+}
+
+Result<remote::GenerateRequest> read_request(const grpc::ByteBuffer& bytes) {
+  return remote::from_proto(TRY(remote::parse_message<v1::GenerateRequest>(bytes)));
+}
+
 void JoinReactor::OnReadDone(bool ok) {
   if (!ok) {
     end(ok_status());
     return;
   }
-  Result<remote::FromWorker> message = remote::from_proto(incoming_);
+  Result<remote::FromWorker> message = read_message(incoming_);
   if (!message.ok()) {
     end(message.status());
     return;
@@ -304,8 +339,8 @@ void JoinReactor::OnDone() {
   delete this;
 }
 
-void GenerateReactor::begin(const v1::GenerateRequest& message) {
-  Result<remote::GenerateRequest> request = remote::from_proto(message);
+void GenerateReactor::begin(const grpc::ByteBuffer& message) {
+  Result<remote::GenerateRequest> request = read_request(message);
   if (!request.ok()) {
     end(request.status());
     return;

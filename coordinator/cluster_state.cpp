@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/remote/stream_gate.h"
 #include "runtime/base/human.h"
 
 namespace strata::coordinator {
@@ -13,8 +14,6 @@ namespace {
 constexpr Duration kRetryDelay = std::chrono::milliseconds(500);
 // After which blame fades for those that have served.
 constexpr Duration kGoodService = std::chrono::minutes(1);
-// As workers call it when a stream to it breaks.
-constexpr const char* kCoordinatorName = "coordinator";
 
 Note note(std::string text) { return {.is_warning = false, .text = std::move(text)}; }
 Note warning(std::string text) { return {.is_warning = true, .text = std::move(text)}; }
@@ -136,7 +135,7 @@ void ClusterState::on_heartbeat(const Member& member, const remote::Heartbeat& b
 // nothing but the name in its header, and whoever wrote it says himself that it broke.
 bool ClusterState::writes_to(size_t stage_index, const std::string& peer) const {
   const bool is_tail = stage_index + 1 == stages_.size();
-  if (peer == kCoordinatorName) return true;
+  if (peer == remote::kCoordinatorNode) return true;
   return is_tail ? stage_index > 0 && name_of(0) == peer : name_of(stage_index + 1) == peer;
 }
 
@@ -147,7 +146,7 @@ void ClusterState::on_peer_lost(const Member& member, const remote::PeerLost& lo
   if (lost.epoch != epoch_ || !has_streams || stage == nullptr) return;
   if (!writes_to(static_cast<size_t>(stage - stages_.data()), lost.peer)) return;
   const std::string name = member.hello.name;
-  if (lost.peer == kCoordinatorName) {
+  if (lost.peer == remote::kCoordinatorNode) {
     accuse(member.id, "it does not get through to the coordinator");
   } else {
     accuse(membership_.find(lost.peer)->id, fmt::format("{} does not get through to it", name));
@@ -385,8 +384,11 @@ void ClusterState::on_done(MemberId id, const remote::CommandDone& done, TimePoi
   proof_deadline_ = now + options_.start_timeout + 2 * plan_->token_allowance();
   obstacle_ = unavailable("a first step goes round the pipeline", "try again in a moment");
   const Member& head = *membership_.find(stages_[0].member);
-  actions.push_back(StartPipeline{
-      .epoch = epoch_, .plan = *plan_, .head_name = head.hello.name, .head_address = head.address});
+  actions.push_back(StartPipeline{.epoch = epoch_,
+                                  .plan = *plan_,
+                                  .head_name = head.hello.name,
+                                  .head_address = head.address,
+                                  .stream_key = stream_key_});
 }
 
 void ClusterState::on_load_progress(StageState& stage, const remote::Heartbeat& beat, TimePoint now,

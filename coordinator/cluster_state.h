@@ -85,6 +85,12 @@ struct EndStream {
   MemberId member = 0;
   Status why;
 };
+// A plan's stages will open their streams of results here, with this key.
+struct ExpectStreams {
+  uint64_t epoch = 0;
+  std::string key;
+  std::vector<std::string> stages;  // nodes, the tail last
+};
 // All stages stand: connect to the head, attach the engine, send a first step round, and say
 // on_pipeline_proven().
 struct StartPipeline {
@@ -92,6 +98,7 @@ struct StartPipeline {
   Plan plan;
   std::string head_name;
   std::string head_address;
+  std::string stream_key;
 };
 // The pipeline serves. `nodes` are worth knowing after a restart.
 struct PipelineReady {
@@ -108,8 +115,8 @@ struct Note {
   bool is_warning = false;
   std::string text;
 };
-using ClusterAction = std::variant<SendToMember, SaveEpoch, EndStream, StartPipeline, PipelineReady,
-                                   StopPipeline, Note>;
+using ClusterAction = std::variant<SendToMember, SaveEpoch, EndStream, ExpectStreams, StartPipeline,
+                                   PipelineReady, StopPipeline, Note>;
 using ClusterActions = std::vector<ClusterAction>;
 
 class ClusterState {
@@ -230,6 +237,7 @@ class ClusterState {
   uint64_t epoch_;
   std::optional<Plan> plan_;
   std::vector<StageState> stages_;  // as plan_->stages
+  std::string stream_key_;          // of the epoch, see backends/remote/stream_gate.h
   uint64_t next_command_ = 1;
 
   bool was_ready_ = false;                   // there has been a pipeline

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/remote/remote_stage.h"
+#include "backends/remote/stream_gate.h"
 #include "backends/remote/token.h"
 #include "backends/remote/weights_service.h"
 #include "coordinator/cluster_service.h"
@@ -113,12 +114,24 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   }
 
   // PipelineHandler, from the acceptor's thread.
+  Status on_stream_open(const remote::StreamCaller& caller) override {
+    if (caller.method == remote::StreamMethod::results) return gate.admit(caller);
+    return failed_precondition(
+        fmt::format("{} has steps for the coordinator, which has no stage", caller.name));
+  }
+  Status on_large_frame(const remote::StreamCaller& caller, uint64_t) override {
+    return remote::check_epoch(caller.epoch, pipeline_epoch.load());
+  }
   Status on_step(const std::string& from, StepFrame) override {
     return failed_precondition(
         fmt::format("{} sent a step to the coordinator, which has no stage", from));
   }
-  Status on_result(const std::string&, StepResult result) override {
+  Status on_result(const std::string& from, StepResult result) override {
     TRY(remote::check_epoch(result.epoch, pipeline_epoch.load()));
+    if (result.status.ok() && !is_tail(from)) {
+      return failed_precondition(
+          fmt::format("{} sent the result of step {}, and is not the tail", from, result.step_id));
+    }
     if (options.pipeline_user.sink != nullptr) {
       options.pipeline_user.sink->deliver(std::move(result));
     } else {
@@ -126,9 +139,12 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
     }
     return ok_status();
   }
-  // The name in a stream's header proves nothing, and needs not: a tail that has lost its stream
-  // says so, and one that has died loses its membership.
-  void on_stream_closed(const std::string&, remote::StreamMethod, const Status&) override {}
+  // A tail that has lost its stream says so, and one that has died loses its membership.
+  void on_stream_closed(const remote::StreamCaller&, const Status&) override {}
+  bool is_tail(const std::string& node) const {
+    const MutexLock lock(mutex);
+    return node == tail;
+  }
 
   void post(ControlEvent event);
   void run_control() noexcept;
@@ -136,6 +152,7 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   void handle(ControlEvent event, ClusterActions& actions);
   void carry_out(ClusterActions actions);
   void save_epoch(uint64_t epoch);
+  void expect_streams(const ExpectStreams& streams);
   PipelineShape shape_of(const StartPipeline& start) const;
   void refuse_replans();
   bool leads_here(const remote::Address& address) const;
@@ -167,6 +184,7 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   TimePoint snapshot_at STRATA_GUARDED_BY(mutex);
   remote::Address own_address STRATA_GUARDED_BY(mutex);  // once it listens
   bool pipeline_stands STRATA_GUARDED_BY(mutex) = false;
+  std::string tail STRATA_GUARDED_BY(mutex);  // of the last plan
   bool stopping STRATA_GUARDED_BY(mutex) = false;
   mutable TokenRate rate STRATA_GUARDED_BY(mutex);
 
@@ -175,6 +193,7 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   std::unique_ptr<Generator> generator;
   std::unique_ptr<ClusterService> service;
   std::unique_ptr<remote::WeightsService> weights;  // null without tensor digests
+  remote::StreamGate gate;
   std::unique_ptr<PipelineReceiver> receiver;
   std::unique_ptr<remote::RpcServer> server;
   std::atomic<uint64_t> pipeline_epoch = 0;
@@ -307,6 +326,8 @@ void Coordinator::Impl::carry_out(ClusterActions actions) {
       save_epoch(save->epoch);
     } else if (const auto* end = std::get_if<EndStream>(&action)) {
       service->end(end->member, end->why);
+    } else if (const auto* streams = std::get_if<ExpectStreams>(&action)) {
+      expect_streams(*streams);
     } else if (const auto* start = std::get_if<StartPipeline>(&action)) {
       dial_head(*start);
     } else if (const auto* ready = std::get_if<PipelineReady>(&action)) {
@@ -324,6 +345,15 @@ void Coordinator::Impl::save_epoch(uint64_t epoch) {
     note({.is_warning = true,
           .text = fmt::format("epoch {} is not kept for a restart: {}", epoch, saved.to_string())});
   }
+}
+
+void Coordinator::Impl::expect_streams(const ExpectStreams& streams) {
+  gate.expect({.epoch = streams.epoch,
+               .key = streams.key,
+               .steps_from = {},
+               .results_from = streams.stages});
+  const MutexLock lock(mutex);
+  tail = streams.stages.back();
 }
 
 PipelineShape Coordinator::Impl::shape_of(const StartPipeline& start) const {
@@ -352,9 +382,11 @@ Result<std::shared_ptr<StepSink>> Coordinator::Impl::connect_head(
   return std::shared_ptr<StepSink>(
       TRY(RemoteStage::connect({.address = address,
                                 .peer = start.head_name,
-                                .caller = "coordinator",
+                                .caller = remote::kCoordinatorNode,
                                 .token = options.token,
                                 .cluster_id = options.cluster.cluster_id,
+                                .epoch = start.epoch,
+                                .stream_key = start.stream_key,
                                 .connect_timeout = kHeadTimeout,
                                 .stop = stop_source.get_token()},
                                std::move(lost))));

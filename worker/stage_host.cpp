@@ -223,7 +223,13 @@ Status StageHost::load(const remote::LoadStage& order, const std::stop_token& st
   const uint64_t sum = memory.weights_bytes + memory.cache_bytes + memory.compute_bytes;
   log::info("loaded {} of {}: {}{}", layer_range_text(order.range), order.model.base_name,
             human_bytes(sum), is_kept ? " (weights kept)" : "");
-  ready_ = Ready{std::move(options), std::move(model)};
+  ready_ = Ready{std::move(options), std::move(model), order.stream_key};
+  remote::StreamGate::Expected streams{.epoch = order.epoch,
+                                       .key = order.stream_key,
+                                       .steps_from = {order.steps_from},
+                                       .results_from = {}};
+  if (!order.results_from.empty()) streams.results_from = {order.results_from};
+  steps_.expect(std::move(streams));
   const MutexLock lock(mutex_);
   used_bytes_ = sum;
   return ok_status();
@@ -368,6 +374,8 @@ Status StageHost::open_streams(const remote::StartEpoch& order, const std::stop_
     remote_options.caller = options_.name;
     remote_options.token = session->token;
     remote_options.cluster_id = session->cluster_id;
+    remote_options.epoch = order.epoch;
+    remote_options.stream_key = ready_->stream_key;
     remote_options.connect_timeout = kConnectTimeout;
     remote_options.stop = stop;
     return remote_options;
@@ -381,7 +389,7 @@ Status StageHost::open_streams(const remote::StartEpoch& order, const std::stop_
     }
     return stream;
   };
-  const remote::Peer coordinator{"coordinator", session->coordinator.text()};
+  const remote::Peer coordinator{remote::kCoordinatorNode, session->coordinator.text()};
   running.coordinator = TRY(open(coordinator, remote::RemoteResults::connect));
   if (!order.next.address.empty()) {
     running.next = TRY(open(order.next, remote::RemoteStage::connect));

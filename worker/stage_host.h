@@ -99,6 +99,7 @@ class StageHost {
   struct Ready {
     StageOptions options;
     std::unique_ptr<StageModel> model;  // until an epoch starts with it
+    std::string stream_key;             // of the load's epoch
   };
 
   void run() noexcept;

@@ -19,6 +19,11 @@ SlotLimits limits_of(const StageModel& model, uint32_t slots_max) {
           .group_blocks = options.kv.group_blocks};
 }
 
+// Numbers that are not finite are the fault of the weights that made them.
+Status not_finite(const std::string& what) {
+  return data_loss(what, "the model file is damaged, or made of broken weights");
+}
+
 bool is_dead(const StepRow& row) { return (row.flags & StepRow::dead) != 0; }
 
 SequenceEnd end_of(const OpenSequence& sequence, int32_t token, uint32_t position) {
@@ -45,7 +50,9 @@ Status StageRunner::check_order(const StepPlan& plan) const {
                                            options_.epoch));
   }
   if (plan.step_id != last_step_ + 1) {
-    return failed_precondition(fmt::format("step {} came after step {}", plan.step_id, last_step_));
+    // The engine gives the pipeline up: no later step could be taken either.
+    return {StatusCode::aborted,
+            fmt::format("step {} came after step {}", plan.step_id, last_step_)};
   }
   return ok_status();
 }
@@ -172,6 +179,43 @@ void StageRunner::finish_rows(const StepPlan& plan) {
   }
 }
 
+// What the model made, for the next stage. A row that is not finite ends here, where its numbers
+// were made: it goes on as a dead one, with the reason.
+void StageRunner::forward_columns(StepFrame& frame, std::span<const float> columns) {
+  const auto n_embd = static_cast<size_t>(model_->hparams().n_embd);
+  frame.activations.clear();
+  for (const LiveRow& live : batch_.rows) {
+    StepRow& row = frame.plan.rows[live.row];
+    const std::span<const float> mine =
+        columns.subspan(live.first_token * n_embd, row.count * n_embd);
+    if (all_finite(mine)) {
+      frame.activations.insert(frame.activations.end(), mine.begin(), mine.end());
+      continue;
+    }
+    Slot& slot = slots_[row.slot];
+    slot.has_ended = true;
+    row.flags |= StepRow::dead;
+    frame.plan.row_failures.push_back(
+        {static_cast<uint32_t>(live.row),
+         not_finite(fmt::format("{}: sequence {}: the layers made a NaN or an infinity at "
+                                "positions {} to {}",
+                                options_.name, slot.sequence.sequence_id, row.position,
+                                row.position + row.count - 1))});
+  }
+}
+
+// For a row that a stage before this one gave up.
+TokenRecord StageRunner::failed_row(const StepPlan& plan, const RowFailure& failure) const {
+  const StepRow& row = plan.rows[failure.row];
+  TokenRecord record;
+  record.slot = row.slot;
+  record.sequence_id = slots_[row.slot].sequence.sequence_id;
+  record.position = row.position + row.count;
+  record.end = SequenceEnd::error;
+  record.error = failure.why;
+  return record;
+}
+
 TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
                                     std::span<const float> logits) {
   Slot& slot = slots_[row.slot];
@@ -187,14 +231,14 @@ TokenRecord StageRunner::sample_row(const StepRow& row, const LiveRow& live,
     slot.has_ended = true;
   };
   if (!live.is_finite) {
-    fail_row(invalid_argument(fmt::format(
-        "activations at positions {} to {} hold a NaN or an infinity: non-finite logits",
-        row.position, row.position + row.count - 1)));
+    fail_row(
+        not_finite(fmt::format("the stage before sent a NaN or an infinity at positions {} to {}: "
+                               "non-finite logits",
+                               row.position, row.position + row.count - 1)));
     return record;
   }
   if (!all_finite(logits)) {
-    fail_row(data_loss(fmt::format("non-finite logits after position {}", record.position - 1),
-                       "the model file is damaged, or made of broken weights"));
+    fail_row(not_finite(fmt::format("non-finite logits after position {}", record.position - 1)));
     return record;
   }
   if ((row.flags & StepRow::want_logits) != 0) record.logits.assign(logits.begin(), logits.end());
@@ -229,7 +273,10 @@ StepResult StageRunner::sample(const StepPlan& plan, std::span<const float> logi
   result.epoch = plan.epoch;
   result.step_id = plan.step_id;
   const auto n_vocab = static_cast<size_t>(model_->hparams().n_vocab);
-  result.records.reserve(batch_.rows.size());
+  result.records.reserve(batch_.rows.size() + plan.row_failures.size());
+  for (const RowFailure& failure : plan.row_failures) {
+    result.records.push_back(failed_row(plan, failure));
+  }
   for (const LiveRow& live : batch_.rows) {
     if (live.n_outputs == 0) continue;
     result.records.push_back(
@@ -268,7 +315,7 @@ StepOutcome StageRunner::run(StepFrame frame, std::optional<TimePoint> deadline)
     outcome.result = sample(frame.plan, *output);
     outcome.result->busy_ns = frame.plan.busy_ns;
   } else {
-    frame.activations.assign(output->begin(), output->end());
+    forward_columns(frame, *output);
     outcome.forward = std::move(frame);
   }
   return outcome;

@@ -2,7 +2,7 @@
 //
 //   check epoch and step id -> check records -> apply them to the slots, copy KV blocks
 //   -> head: tokens of the rows, some of them the tail's -> skip dead rows -> model
-//   -> tail: sample; else: the frame for the next stage
+//   -> tail: sample; else: look for numbers that are not finite, the frame for the next stage
 //
 // What a failure does is said at LocalStage, which owns the thread around this.
 // Threads: the stage thread.
@@ -84,7 +84,9 @@ class StageRunner {
   void add_row(const StepFrame& frame, size_t row, size_t first_column);
   Result<std::span<const float>> compute();
   void finish_rows(const StepPlan& plan);
+  void forward_columns(StepFrame& frame, std::span<const float> columns);
   StepResult sample(const StepPlan& plan, std::span<const float> logits);
+  TokenRecord failed_row(const StepPlan& plan, const RowFailure& failure) const;
   TokenRecord sample_row(const StepRow& row, const LiveRow& live, std::span<const float> logits);
   StepResult failed_result(const StepPlan& plan, const Status& reason) const;
   bool apply_records(const StepPlan& plan);

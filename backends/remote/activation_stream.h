@@ -43,6 +43,8 @@ struct StreamOptions {
   std::string caller;  // this node's name, for the other's messages
   std::string token;
   std::string cluster_id;  // whose plan this stream belongs to
+  uint64_t epoch = 0;      // of that plan
+  std::string key;         // the epoch's, which proves that it does
   StreamMethod method = StreamMethod::steps;
   // Frames that may wait to be written. The coordinator bounds the steps in flight far below, so
   // a full queue means that the peer takes nothing any more.
@@ -71,21 +73,43 @@ class OutgoingStream {
   virtual Status send(Frame frame) = 0;
 };
 
+// Who opens a stream, as its metadata says. The token and the cluster were right.
+struct StreamCaller {
+  StreamMethod method = StreamMethod::steps;
+  std::string name;  // of the node
+  uint64_t epoch = 0;
+  std::string key;
+};
+
 // What a node does with incoming frames. Called from the acceptor's thread: enqueue, never compute.
 class StreamHandler {
  public:
   virtual ~StreamHandler() = default;
+  // A stream is to begin. An error refuses it, and nothing more is heard of it.
+  virtual Status on_open(const StreamCaller& caller) = 0;
+  // The first piece of a frame of several has come: whether the rest is worth its memory.
+  virtual Status on_first_piece(const StreamCaller& caller, uint64_t epoch, uint64_t step) = 0;
   // An error ends the stream; the sender gets it.
-  virtual Status on_frame(StreamMethod method, const std::string& caller, Frame frame) = 0;
-  // The stream of `caller` has ended: ok if the caller ended it in order.
-  virtual void on_closed(StreamMethod method, const std::string& caller, const Status& why) = 0;
+  virtual Status on_frame(const StreamCaller& caller, Frame frame) = 0;
+  // The stream has ended: ok if the caller ended it in order.
+  virtual void on_closed(const StreamCaller& caller, const Status& why) = 0;
+};
+
+// What callers may cost a node, all of them together.
+struct StreamLimits {
+  // Of frames whose last piece has not come: the largest frame that there may be, once. (A stage
+  // sends one at a time, and few of a plan's streams carry large ones.)
+  uint64_t unfinished_bytes_max = kRowsBytesMax + 2 * kRecordBytesMax;
+  // How long the next piece of a frame may take: 2 MiB over a poor line.
+  std::chrono::milliseconds piece_timeout{30'000};
 };
 
 // The receiving end of all of a node's streams. Give it to RpcServer, which must be shut down
 // before this is destroyed.
 class StreamAcceptor {
  public:
-  static std::unique_ptr<StreamAcceptor> create(std::string token, StreamHandler& handler);
+  static std::unique_ptr<StreamAcceptor> create(std::string token, StreamHandler& handler,
+                                                const StreamLimits& limits = {});
   virtual ~StreamAcceptor() = default;
 
   // Streams of other clusters are refused from now on; empty: none are. Threads: any.

@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* kTokenKey = "strata-token";
 constexpr const char* kCallerKey = "strata-node";
+constexpr const char* kAnswerKey = "strata-answer";
 
 // A ping after 1 s of silence, given up 3 s later: a frozen peer is found within the 5 s of the
 // fault matrix, and one that stops for a second is forgiven.
@@ -127,6 +128,12 @@ Status check_caller(const grpc::ServerContextBase& context, const std::string& t
   if (tokens_equal({found->second.data(), found->second.size()}, token)) return ok_status();
   return {StatusCode::unauthenticated, "the token is not this cluster's",
           "give the coordinator's token with --token-file or STRATA_TOKEN"};
+}
+
+void mark_answer(grpc::ServerContextBase& context) { context.AddTrailingMetadata(kAnswerKey, "1"); }
+
+bool is_answer(const grpc::ClientContext& context) {
+  return context.GetServerTrailingMetadata().count(kAnswerKey) > 0;
 }
 
 std::string caller_name(const grpc::ServerContextBase& context) {

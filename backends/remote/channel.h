@@ -101,6 +101,11 @@ void add_credentials(grpc::ClientContext& context, const std::string& token,
                      const std::string& caller);
 // UNAUTHENTICATED unless the call carries the token.
 Status check_caller(const grpc::ServerContextBase& context, const std::string& token);
+// In what ends an answer: that its status is the other node's own word. A status without it was
+// made on this side, because the connection broke or the call was given up. Before the call's end.
+void mark_answer(grpc::ServerContextBase& context);
+// Requires: the call has ended.
+bool is_answer(const grpc::ClientContext& context);
 // The name that the caller gave with add_credentials; "?" if none. Not proven, for messages.
 std::string caller_name(const grpc::ServerContextBase& context);
 

@@ -163,6 +163,10 @@ struct LoadStage {
   uint32_t max_sequences = 0;              // slots are below this
   uint32_t threads = 0;                    // 0: as the worker was started
   uint32_t max_outputs = 0;  // positions of one step whose logits are computed; 0: max_sequences
+  // Who may open which stream to this stage, and what it has to show: see stream_gate.h.
+  std::string stream_key;
+  std::string steps_from;    // the stage before; the coordinator for the head
+  std::string results_from;  // the tail, for the head; empty: nobody
 };
 
 struct Peer {

@@ -35,8 +35,8 @@ static_assert(sizeof(Header) == kFrameHeaderBytes && offsetof(Header, crc) == 60
 
 using Scattered = std::span<const std::span<const std::byte>>;
 
-// A chunk of 512 tokens of a large model (n_embd 16,384).
-constexpr uint64_t kReserveBytesMax = uint64_t{32} << 20;
+// Reserved with the first piece of rows: a chunk of 512 tokens of a large model (n_embd 16,384).
+constexpr uint64_t kReserveFirstBytes = uint64_t{32} << 20;
 
 uint64_t parts_of(uint64_t body_bytes) {
   return body_bytes == 0 ? 1 : (body_bytes + kPieceBytesMax - 1) / kPieceBytesMax;
@@ -201,10 +201,6 @@ Result<std::optional<Frame>> FrameAssembler::add(Scattered message) {
                    .n_embd = header.n_embd,
                    .record = {},
                    .rows = {}};
-    // All of what an ordinary step brings at once; more only as it comes.
-    const uint64_t rows_bytes = header.body_bytes - header.record_bytes;
-    frame_.rows.reserve(static_cast<size_t>(std::min(rows_bytes, kReserveBytesMax)) /
-                        sizeof(float));
     parts_ = header.parts;
     body_bytes_ = header.body_bytes;
     record_bytes_ = header.record_bytes;
@@ -216,10 +212,52 @@ Result<std::optional<Frame>> FrameAssembler::add(Scattered message) {
         fmt::format("frame: step {} part {} of {} where step {} part {} of {} belongs", header.step,
                     header.part, header.parts, frame_.step, next_part_, parts_));
   }
+  TRY(make_room(piece_bytes));
   for_each_run(message, kFrameHeaderBytes, [&](std::span<const std::byte> run) { append(run); });
   if (++next_part_ < parts_) return std::optional<Frame>();
   next_part_ = 0;
+  give_back();  // whoever takes the frame bounds what it holds
   return std::optional<Frame>(std::move(frame_));
+}
+
+Status FrameBudget::take(uint64_t bytes) {
+  if (bytes > bytes_max_ - taken_bytes_) {
+    return resource_exhausted(
+        fmt::format("frame: {} more bytes for frames that have not come whole, of which all "
+                    "streams hold {} of {}",
+                    bytes, taken_bytes_, bytes_max_),
+        "who sends so much to this node?");
+  }
+  taken_bytes_ += bytes;
+  return ok_status();
+}
+
+// For the next piece. All of what an ordinary step brings at once; more only as it comes, twice as
+// much each time.
+Status FrameAssembler::make_room(uint64_t piece_bytes) {
+  const uint64_t rows_bytes = body_bytes_ - record_bytes_;
+  const uint64_t filled = filled_bytes_ + piece_bytes;
+  const uint64_t rows_filled = filled - std::min(filled, record_bytes_);
+  const uint64_t rows_room = frame_.rows.capacity() * sizeof(float);
+  uint64_t wanted_room = rows_room;
+  if (rows_filled > rows_room) {
+    const uint64_t least = std::max({rows_filled, 2 * rows_room, kReserveFirstBytes});
+    wanted_room = std::min(rows_bytes, least);
+  }
+  if (budget_ != nullptr && parts_ > 1) {
+    const uint64_t needed = std::min(filled, record_bytes_) + wanted_room;
+    TRY(budget_->take(needed - taken_bytes_));
+    taken_bytes_ = needed;
+  }
+  if (wanted_room > rows_room) {
+    frame_.rows.reserve(static_cast<size_t>((wanted_room + sizeof(float) - 1) / sizeof(float)));
+  }
+  return ok_status();
+}
+
+void FrameAssembler::give_back() {
+  if (budget_ != nullptr) budget_->give_back(taken_bytes_);
+  taken_bytes_ = 0;
 }
 
 void FrameAssembler::append(std::span<const std::byte> run) {

@@ -72,20 +72,50 @@ uint32_t piece_count(const Frame& frame);
 // Piece `part`, with its crc. Requires: check_frame(); part < piece_count().
 FramePiece cut_piece(const Frame& frame, uint32_t part);
 
+// What the unfinished frames of several streams may hold together. Threads: one at a time.
+class FrameBudget {
+ public:
+  explicit FrameBudget(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  // Errors: RESOURCE_EXHAUSTED beyond the limit; nothing is taken then.
+  Status take(uint64_t bytes);
+  void give_back(uint64_t bytes) { taken_bytes_ -= bytes; }
+  uint64_t taken_bytes() const { return taken_bytes_; }
+
+ private:
+  const uint64_t bytes_max_;
+  uint64_t taken_bytes_ = 0;
+};
+
 // Puts the pieces of one stream together again. After an error the stream is of no use.
 class FrameAssembler {
  public:
-  // `expected`: frames of another kind are refused.
-  explicit FrameAssembler(FrameKind expected) : expected_(expected) {}
+  // `expected`: frames of another kind are refused. `budget`: what frames of several pieces take
+  // theirs from, until they are whole; must outlive the assembler; null: no limit but the frame's.
+  explicit FrameAssembler(FrameKind expected, FrameBudget* budget = nullptr)
+      : expected_(expected), budget_(budget) {}
+  ~FrameAssembler() { give_back(); }
+  FrameAssembler(const FrameAssembler&) = delete;
+  FrameAssembler& operator=(const FrameAssembler&) = delete;
 
   // One message, given as the buffers that it lies in. The frame when its last piece has come.
-  // Errors: INVALID_ARGUMENT with what is wrong and both numbers; DATA_LOSS for a wrong crc.
+  // Errors: INVALID_ARGUMENT with what is wrong and both numbers; DATA_LOSS for a wrong crc;
+  // RESOURCE_EXHAUSTED beyond the budget.
   Result<std::optional<Frame>> add(std::span<const std::span<const std::byte>> message);
 
+  // Pieces of the frame that has begun; 0 between two frames.
+  uint32_t parts_here() const { return next_part_; }
+  // The frame that has begun. Requires: parts_here() > 0.
+  uint64_t epoch() const { return frame_.epoch; }
+  uint64_t step() const { return frame_.step; }
+
  private:
+  Status make_room(uint64_t piece_bytes);
+  void give_back();
   void append(std::span<const std::byte> run);
 
   FrameKind expected_;
+  FrameBudget* budget_;
+  uint64_t taken_bytes_ = 0;  // of the budget
   uint32_t next_part_ = 0;
   uint32_t parts_ = 0;
   uint64_t body_bytes_ = 0;

@@ -57,6 +57,8 @@ class Stream final : public OutgoingStream {
                        options_.stop));
     add_credentials(context_, options_.token, options_.caller);
     if (!options_.cluster_id.empty()) context_.AddMetadata(kClusterKey, options_.cluster_id);
+    if (options_.epoch != 0) context_.AddMetadata(kEpochKey, std::to_string(options_.epoch));
+    if (!options_.key.empty()) context_.AddMetadata(kStreamKey, options_.key);
     const char* method = options_.method == StreamMethod::steps ? "/strata.v1.Stage/Steps"
                                                                 : "/strata.v1.Stage/Results";
     call_ = stub_.PrepareCall(&context_, method, &queue_events_);

@@ -26,6 +26,8 @@ StreamOptions stream_options(const RemoteOptions& options, StreamMethod method) 
   stream.method = method;
   stream.connect_timeout = options.connect_timeout;
   stream.cluster_id = options.cluster_id;
+  stream.epoch = options.epoch;
+  stream.key = options.stream_key;
   stream.stop = options.stop;
   return stream;
 }
@@ -83,16 +85,26 @@ PipelineReceiver::PipelineReceiver(std::string token, PipelineHandler& handler)
     : handler_(handler), acceptor_(StreamAcceptor::create(std::move(token), *this)) {}
 PipelineReceiver::~PipelineReceiver() = default;
 
-Status PipelineReceiver::on_frame(StreamMethod method, const std::string& caller, Frame frame) {
-  if (method == StreamMethod::steps) {
-    return handler_.on_step(caller, TRY(step_from_frame(std::move(frame))));
-  }
-  return handler_.on_result(caller, TRY(result_from_frame(std::move(frame))));
+Status PipelineReceiver::on_open(const StreamCaller& caller) {
+  return handler_.on_stream_open(caller);
 }
 
-void PipelineReceiver::on_closed(StreamMethod method, const std::string& caller,
-                                 const Status& why) {
-  handler_.on_stream_closed(caller, method, why);
+// A stream is of one epoch. Steps come in order on a stream of their own, which the handler checks.
+Status PipelineReceiver::on_first_piece(const StreamCaller& caller, uint64_t epoch, uint64_t step) {
+  TRY(check_epoch(epoch, caller.epoch));
+  return handler_.on_large_frame(caller, step);
+}
+
+Status PipelineReceiver::on_frame(const StreamCaller& caller, Frame frame) {
+  TRY(check_epoch(frame.epoch, caller.epoch));
+  if (caller.method == StreamMethod::steps) {
+    return handler_.on_step(caller.name, TRY(step_from_frame(std::move(frame))));
+  }
+  return handler_.on_result(caller.name, TRY(result_from_frame(std::move(frame))));
+}
+
+void PipelineReceiver::on_closed(const StreamCaller& caller, const Status& why) {
+  handler_.on_stream_closed(caller, why);
 }
 
 }  // namespace strata::remote

@@ -25,6 +25,8 @@ struct RemoteOptions {
   std::string caller;  // this node's name
   std::string token;
   std::string cluster_id = {};  // whose plan this is; empty: not said
+  uint64_t epoch = 0;           // of the plan
+  std::string stream_key = {};  // of the epoch, see stream_gate.h
   std::chrono::milliseconds connect_timeout{5000};
   std::stop_token stop = {};  // ends a connect() that waits
 };
@@ -74,12 +76,15 @@ Status check_epoch(uint64_t message_epoch, uint64_t current_epoch);
 class PipelineHandler {
  public:
   virtual ~PipelineHandler() = default;
+  // A stream of another node is to begin; an error refuses it (stream_gate.h).
+  virtual Status on_stream_open(const StreamCaller& caller) = 0;
+  // The first of a large frame's pieces has come: an error ends the stream before the rest does.
+  virtual Status on_large_frame(const StreamCaller& caller, uint64_t step) = 0;
   // An error ends the sender's stream and tells it why.
   virtual Status on_step(const std::string& from, StepFrame frame) = 0;
   virtual Status on_result(const std::string& from, StepResult result) = 0;
-  // The stream of `from` ended, in order (ok) or not.
-  virtual void on_stream_closed(const std::string& from, StreamMethod method,
-                                const Status& why) = 0;
+  // The stream ended, in order (ok) or not.
+  virtual void on_stream_closed(const StreamCaller& caller, const Status& why) = 0;
 };
 
 // Decodes incoming frames for a PipelineHandler. Usage: construct, start an RpcServer with
@@ -93,8 +98,10 @@ class PipelineReceiver final : private StreamHandler {
   void expect_cluster(const std::string& cluster_id) { acceptor_->expect_cluster(cluster_id); }
 
  private:
-  Status on_frame(StreamMethod method, const std::string& caller, Frame frame) override;
-  void on_closed(StreamMethod method, const std::string& caller, const Status& why) override;
+  Status on_open(const StreamCaller& caller) override;
+  Status on_first_piece(const StreamCaller& caller, uint64_t epoch, uint64_t step) override;
+  Status on_frame(const StreamCaller& caller, Frame frame) override;
+  void on_closed(const StreamCaller& caller, const Status& why) override;
 
   PipelineHandler& handler_;
   std::unique_ptr<StreamAcceptor> acceptor_;

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <thread>
 
 #include "backends/remote/activation_stream.h"
@@ -13,6 +15,7 @@
 #include "backends/remote/wire.h"
 #include "backends/remote/wire_fields.h"
 #include "runtime/base/check.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread_start.h"
 #include "strata/v1/stage.grpc.pb.h"
@@ -37,6 +40,14 @@ struct CallTag {
 
 // What the calls of one acceptor share.
 struct Shared {
+  explicit Shared(const StreamLimits& given)
+      : limits(given), unfinished_budget(given.unfinished_bytes_max) {}
+
+  const StreamLimits limits;
+  // The acceptor's thread's: what frames that have begun hold, and the calls that have one.
+  FrameBudget unfinished_budget;
+  std::vector<Call*> unfinished;
+
   std::string token;
   StreamHandler* handler = nullptr;
   RawService service;
@@ -89,17 +100,28 @@ class Call {
     if (pending_ == 0 && finished_ && done_) close();
   }
 
+  // Of a call whose frame is unfinished: when its next piece has to be here.
+  TimePoint piece_deadline() const { return piece_deadline_; }
+  void on_piece_late() {
+    finish(
+        Status(StatusCode::deadline_exceeded,
+               fmt::format("frame: step {}: part {} has not come within {} ms", assembler_.step(),
+                           assembler_.parts_here(), shared_.limits.piece_timeout.count())));
+  }
+
  private:
   Call(Shared& shared, StreamMethod method)
       : shared_(shared),
         method_(method),
         stream_(&context_),
-        assembler_(method == StreamMethod::steps ? FrameKind::step : FrameKind::result) {
+        assembler_(method == StreamMethod::steps ? FrameKind::step : FrameKind::result,
+                   &shared.unfinished_budget) {
     for (size_t i = 0; i < tags_.size(); ++i) tags_[i] = {this, static_cast<CallEvent>(i)};
     MutexLock lock(shared.mutex);
     ++shared.live_calls;
   }
   ~Call() {
+    set_unfinished(false);
     MutexLock lock(shared_.mutex);
     --shared_.live_calls;
     shared_.changed.notify_all();
@@ -112,9 +134,13 @@ class Call {
     }
     wait_for(shared_, method_);
     ++pending_;  // done
-    caller_ = caller_name(context_);
+    caller_ = {.method = method_,
+               .name = caller_name(context_),
+               .epoch = epoch_of_metadata(),
+               .key = metadata(kStreamKey)};
     Status allowed = check_caller(context_, shared_.token);
     if (allowed.ok()) allowed = check_cluster();
+    if (allowed.ok()) allowed = shared_.handler->on_open(caller_);
     if (!allowed.ok()) {
       finish(std::move(allowed));
       return;
@@ -126,15 +152,27 @@ class Call {
     read();
   }
 
+  // Empty if the caller did not give it.
+  std::string metadata(const char* key) const {
+    const auto& all = context_.client_metadata();
+    const auto found = all.find(key);
+    return found == all.end() ? "" : std::string(found->second.data(), found->second.size());
+  }
+
+  // 0, which no plan has, for what is no number.
+  uint64_t epoch_of_metadata() const {
+    const std::string text = metadata(kEpochKey);
+    uint64_t epoch = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), epoch);
+    return error == std::errc() && end == text.data() + text.size() ? epoch : 0;
+  }
+
   Status check_cluster() {
-    const auto& metadata = context_.client_metadata();
-    const auto found = metadata.find(kClusterKey);
-    const std::string theirs =
-        found == metadata.end() ? "" : std::string(found->second.data(), found->second.size());
+    const std::string theirs = metadata(kClusterKey);
     const MutexLock lock(shared_.cluster_mutex);
     if (shared_.cluster_id.empty() || theirs == shared_.cluster_id) return ok_status();
     return failed_precondition(
-        fmt::format("{} belongs to cluster {}, and this node to cluster {}", caller_,
+        fmt::format("{} belongs to cluster {}, and this node to cluster {}", caller_.name,
                     theirs.empty() ? "?" : peer_text(theirs), shared_.cluster_id),
         "another cluster's node has taken this address");
   }
@@ -145,6 +183,7 @@ class Call {
   }
 
   void on_read(bool ok) {
+    if (finishing_) return;
     if (!ok) {  // the caller's orderly end, or a broken connection: `done` tells
       finish(ok_status());
       return;
@@ -160,11 +199,28 @@ class Call {
   Status take_message() {
     std::optional<Frame> frame = TRY(add_buffer(assembler_, message_));
     message_.Clear();
-    if (!frame) return ok_status();
-    return shared_.handler->on_frame(method_, caller_, std::move(*frame));
+    set_unfinished(!frame);
+    if (frame) return shared_.handler->on_frame(caller_, std::move(*frame));
+    piece_deadline_ = SystemClock().now() + shared_.limits.piece_timeout;
+    if (assembler_.parts_here() > 1) return ok_status();
+    return shared_.handler->on_first_piece(caller_, assembler_.epoch(), assembler_.step());
   }
 
+  void set_unfinished(bool unfinished) {
+    if (unfinished == is_unfinished_) return;
+    is_unfinished_ = unfinished;
+    if (unfinished) {
+      shared_.unfinished.push_back(this);
+    } else {
+      std::erase(shared_.unfinished, this);
+    }
+  }
+
+  // Once; a read may still be under way, and ends with the call.
   void finish(Status status) {
+    if (finishing_) return;
+    finishing_ = true;
+    set_unfinished(false);
     status_ = std::move(status);
     ++pending_;
     stream_.Finish(to_grpc(status_), &tags_[3]);
@@ -174,8 +230,8 @@ class Call {
     if (open_) {
       const bool broken = status_.ok() && (context_.IsCancelled() || !finish_sent_);
       shared_.handler->on_closed(
-          method_, caller_,
-          broken ? unavailable(fmt::format("the connection from {} broke", caller_)) : status_);
+          caller_, broken ? unavailable(fmt::format("the connection from {} broke", caller_.name))
+                          : status_);
     }
     delete this;
   }
@@ -187,10 +243,13 @@ class Call {
   FrameAssembler assembler_;
   grpc::ByteBuffer message_;
   std::array<CallTag, 5> tags_;  // by CallEvent
-  std::string caller_;
+  StreamCaller caller_;
+  TimePoint piece_deadline_;
+  bool is_unfinished_ = false;  // stands among the shared ones
+  bool finishing_ = false;
   Status status_;
   int pending_ = 0;
-  bool open_ = false;  // the token was right: the handler hears of the end
+  bool open_ = false;  // the handler let it in, and hears of the end
   bool finished_ = false;
   bool finish_sent_ = false;
   bool done_ = false;
@@ -198,7 +257,8 @@ class Call {
 
 class Acceptor final : public StreamAcceptor {
  public:
-  Acceptor(std::string token, StreamHandler& handler) {
+  Acceptor(std::string token, StreamHandler& handler, const StreamLimits& limits)
+      : shared_(limits) {
     shared_.token = std::move(token);
     shared_.handler = &handler;
   }
@@ -245,9 +305,32 @@ class Acceptor final : public StreamAcceptor {
   void run() {
     void* tag = nullptr;
     bool ok = false;
-    while (shared_.events->Next(&tag, &ok)) {
-      const auto* event = static_cast<const CallTag*>(tag);
-      event->call->on_event(event->event, ok);
+    for (;;) {
+      const auto next = shared_.events->AsyncNext(&tag, &ok, next_deadline());
+      if (next == grpc::CompletionQueue::SHUTDOWN) return;
+      if (next == grpc::CompletionQueue::GOT_EVENT) {
+        const auto* event = static_cast<const CallTag*>(tag);
+        event->call->on_event(event->event, ok);
+      }
+      if (!shared_.unfinished.empty()) end_late_calls();
+    }
+  }
+
+  // Of the first piece that is waited for.
+  gpr_timespec next_deadline() const {
+    if (shared_.unfinished.empty()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    TimePoint first = TimePoint::max();
+    for (const Call* call : shared_.unfinished) first = std::min(first, call->piece_deadline());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - SystemClock().now());
+    return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                        gpr_time_from_millis(left.count(), GPR_TIMESPAN));
+  }
+
+  void end_late_calls() {
+    const TimePoint now = SystemClock().now();
+    const std::vector<Call*> waiting = shared_.unfinished;  // ending one takes it out
+    for (Call* call : waiting) {
+      if (now >= call->piece_deadline()) call->on_piece_late();
     }
   }
 
@@ -257,8 +340,9 @@ class Acceptor final : public StreamAcceptor {
 
 }  // namespace
 
-std::unique_ptr<StreamAcceptor> StreamAcceptor::create(std::string token, StreamHandler& handler) {
-  return std::make_unique<Acceptor>(std::move(token), handler);
+std::unique_ptr<StreamAcceptor> StreamAcceptor::create(std::string token, StreamHandler& handler,
+                                                       const StreamLimits& limits) {
+  return std::make_unique<Acceptor>(std::move(token), handler, limits);
 }
 
 }  // namespace strata::remote

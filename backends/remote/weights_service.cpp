@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "backends/remote/channel.h"
+#include "backends/remote/raw_messages.h"
 #include "backends/remote/wire.h"
 #include "backends/remote/wire_fields.h"
 #include "runtime/base/mutex.h"
@@ -52,11 +53,16 @@ Status check_model(const Source& source, const v1::ModelName& asked) {
                                source.name.digest));
 }
 
+// Requests come as bytes, so that those that are no message get an answer in words.
+using RawWeights = v1::Weights::WithRawCallbackMethod_GetModel<
+    v1::Weights::WithRawCallbackMethod_GetTensors<v1::Weights::Service>>;
+using RawWriter = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+
 // Writes pieces one after another as gRPC takes them, and reads the next one from the file while
 // the last is under way. Deletes itself when the call is done, which it is not before Finish(), so
 // that a job of the reader always finds it.
 template <typename Piece>
-class PieceWriter : public grpc::ServerWriteReactor<Piece> {
+class PieceWriter : public RawWriter {
  public:
   explicit PieceWriter(WorkThread& reader) : reader_(reader) {}
 
@@ -102,30 +108,25 @@ class PieceWriter : public grpc::ServerWriteReactor<Piece> {
 
   void prepare() STRATA_REQUIRES(mutex_) {
     is_prepared_ = true;
-    pieces_[next_].Clear();
-    const Result<bool> more = fill(pieces_[next_]);
+    Piece piece;
+    const Result<bool> more = fill(piece);
     is_over_ = !more.ok() || !more.value();
+    if (!is_over_) pieces_[next_] = serialize_message(piece);
     if (!more.ok()) ended_ = to_grpc(more.status());
   }
 
   WorkThread& reader_;
   Mutex mutex_;
-  std::array<Piece, 2> pieces_ STRATA_GUARDED_BY(mutex_);
+  std::array<grpc::ByteBuffer, 2> pieces_ STRATA_GUARDED_BY(mutex_);
   size_t next_ STRATA_GUARDED_BY(mutex_) = 0;
   bool is_prepared_ STRATA_GUARDED_BY(mutex_) = false;
   bool is_over_ STRATA_GUARDED_BY(mutex_) = false;
   grpc::Status ended_ STRATA_GUARDED_BY(mutex_);
 };
 
-class Refusal final : public grpc::ServerWriteReactor<v1::ModelPiece> {
+class Refusal final : public RawWriter {
  public:
   explicit Refusal(const Status& why) { Finish(to_grpc(why)); }
-  void OnDone() override { delete this; }
-};
-
-class TensorRefusal final : public grpc::ServerWriteReactor<v1::TensorPiece> {
- public:
-  explicit TensorRefusal(const Status& why) { Finish(to_grpc(why)); }
   void OnDone() override { delete this; }
 };
 
@@ -200,7 +201,15 @@ class TensorWriter final : public PieceWriter<v1::TensorPiece> {
   size_t next_ = 0;
 };
 
-Result<std::vector<Wanted>> find_tensors(const Source& source, const v1::TensorsRequest& request) {
+// Whether the tokenizer is asked for with the model.
+Result<bool> read_model_request(const Source& source, const grpc::ByteBuffer& bytes) {
+  const v1::ModelRequest request = TRY(parse_message<v1::ModelRequest>(bytes));
+  TRY(check_model(source, request.model()));
+  return request.with_tokenizer();
+}
+
+Result<std::vector<Wanted>> find_tensors(const Source& source, const grpc::ByteBuffer& bytes) {
+  const v1::TensorsRequest request = TRY(parse_message<v1::TensorsRequest>(bytes));
   TRY(check_model(source, request.model()));
   if (request.tensors_size() > kTensorsPerRequestMax) {
     return invalid_argument(fmt::format("{} tensors in one request are more than {}",
@@ -227,7 +236,7 @@ Result<std::vector<Wanted>> find_tensors(const Source& source, const v1::Tensors
   return wanted;
 }
 
-class Service final : public WeightsService, private v1::Weights::CallbackService {
+class Service final : public WeightsService, private RawWeights {
  public:
   Service(std::string token, ModelName name, std::shared_ptr<const GgufFile> file,
           ModelDigest digest) {
@@ -248,21 +257,23 @@ class Service final : public WeightsService, private v1::Weights::CallbackServic
   uint64_t sent_bytes() const override { return source_.sent_bytes; }
 
  private:
-  grpc::ServerWriteReactor<v1::ModelPiece>* GetModel(grpc::CallbackServerContext* context,
-                                                     const v1::ModelRequest* request) override {
-    Status status = check_caller(*context, source_.token);
-    if (status.ok()) status = check_model(source_, request->model());
-    if (!status.ok()) return new Refusal(status);
-    return new ModelWriter(source_, request->with_tokenizer());
+  RawWriter* GetModel(grpc::CallbackServerContext* context,
+                      const grpc::ByteBuffer* request) override {
+    if (const Status status = check_caller(*context, source_.token); !status.ok()) {
+      return new Refusal(status);
+    }
+    const Result<bool> with_tokenizer = read_model_request(source_, *request);
+    if (!with_tokenizer.ok()) return new Refusal(with_tokenizer.status());
+    return new ModelWriter(source_, *with_tokenizer);
   }
 
-  grpc::ServerWriteReactor<v1::TensorPiece>* GetTensors(
-      grpc::CallbackServerContext* context, const v1::TensorsRequest* request) override {
+  RawWriter* GetTensors(grpc::CallbackServerContext* context,
+                        const grpc::ByteBuffer* request) override {
     if (const Status status = check_caller(*context, source_.token); !status.ok()) {
-      return new TensorRefusal(status);
+      return new Refusal(status);
     }
     Result<std::vector<Wanted>> wanted = find_tensors(source_, *request);
-    if (!wanted.ok()) return new TensorRefusal(wanted.status());
+    if (!wanted.ok()) return new Refusal(wanted.status());
     return new TensorWriter(source_, std::move(wanted).value());
   }
 

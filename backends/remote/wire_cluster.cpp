@@ -46,7 +46,7 @@ Status check_identity(const std::string& identity, std::string_view what) {
         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
       });
   return good ? ok_status()
-              : invalid_argument(fmt::format("hello: {} is not 32 lower-case hex digits", what));
+              : invalid_argument(fmt::format("{} is not 32 lower-case hex digits", what));
 }
 
 Result<FromWorker> take(const v1::Hello& in) {
@@ -58,9 +58,9 @@ Result<FromWorker> take(const v1::Hello& in) {
   if (hello.version.major == kProtocolVersion.major) TRY(check_node_name(hello.name));
   hello.name = peer_text(hello.name);
   hello.identity = in.identity();
-  TRY(check_identity(hello.identity, "the identity"));
+  TRY(check_identity(hello.identity, "hello: the identity"));
   hello.host_id = in.host_id();
-  if (!hello.host_id.empty()) TRY(check_identity(hello.host_id, "the host id"));
+  if (!hello.host_id.empty()) TRY(check_identity(hello.host_id, "hello: the host id"));
   const Address listen = TRY(parse_address(in.listen_address(), AddressUse::listening)
                                  .with_context("hello: listen_address"));
   hello.listen_address = listen.text();
@@ -132,6 +132,9 @@ void put(const LoadStage& load, v1::LoadStage& out) {
   out.set_max_sequences(load.max_sequences);
   out.set_threads(load.threads);
   out.set_max_outputs(load.max_outputs);
+  out.set_stream_key(load.stream_key);
+  out.set_steps_from(load.steps_from);
+  out.set_results_from(load.results_from);
 }
 
 Result<LoadStage> take(const v1::LoadStage& in) {
@@ -164,6 +167,14 @@ Result<LoadStage> take(const v1::LoadStage& in) {
   load.threads = in.threads();
   if (load.threads > 4096) {
     return invalid_argument(fmt::format("load_stage: {} threads are more than 4096", load.threads));
+  }
+  load.stream_key = in.stream_key();
+  TRY(check_identity(load.stream_key, "load_stage: the stream key"));
+  load.steps_from = in.steps_from();
+  TRY(check_node_name(load.steps_from).with_context("load_stage: steps_from"));
+  load.results_from = in.results_from();
+  if (!load.results_from.empty()) {
+    TRY(check_node_name(load.results_from).with_context("load_stage: results_from"));
   }
   return load;
 }

@@ -114,6 +114,11 @@ std::string serialize(const StepPlan& plan) {
   out.mutable_tokens()->Assign(plan.tokens.begin(), plan.tokens.end());
   if (!plan.failure.ok()) put_failure(plan.failure, *out.mutable_failure());
   out.set_busy_ns(plan.busy_ns);
+  for (const RowFailure& failure : plan.row_failures) {
+    v1::RowFailure* entry = out.add_row_failures();
+    entry->set_row(failure.row);
+    put_failure(failure.why, *entry->mutable_why());
+  }
   return out.SerializeAsString();
 }
 
@@ -175,6 +180,16 @@ Result<StepPlan> parse_plan(const Frame& frame) {
   if (plan.tokens.size() != own_tokens) {
     return invalid_argument(fmt::format("step {}: {} token ids for rows of {} tokens", frame.step,
                                         plan.tokens.size(), own_tokens));
+  }
+  for (const v1::RowFailure& failure : in.row_failures()) {
+    const bool is_dead =
+        failure.row() < plan.rows.size() && (plan.rows[failure.row()].flags & StepRow::dead) != 0;
+    if (!is_dead || failure.why().code() == 0) {
+      return invalid_argument(fmt::format("step {}: row {} of {} is said to have failed, but {}",
+                                          frame.step, failure.row(), plan.rows.size(),
+                                          is_dead ? "not why" : "it is not dead"));
+    }
+    plan.row_failures.push_back({failure.row(), take_failure(failure.why())});
   }
   return plan;
 }

@@ -10,6 +10,15 @@
 
 namespace strata::coordinator {
 
+namespace {
+
+// The pipeline says what cannot be: no later step could be believed either.
+Status broken_pipeline(std::string message) {
+  return unavailable(std::move(message), "the model is being placed anew; try again in a moment");
+}
+
+}  // namespace
+
 const char* finish_reason_name(FinishReason reason) {
   switch (reason) {
     case FinishReason::end_token:
@@ -175,7 +184,11 @@ void Engine::deliver(StepResult result, TimePoint now, EngineActions& actions) {
   if (!shape_ || result.epoch != shape_->epoch) return;
   const uint64_t due = in_flight_.empty() ? next_step_id_ : in_flight_.front().step_id;
   if (result.step_id < due) return;  // it failed before, and was settled then
-  if (!result.status.ok()) {
+  if (result.status.code() == StatusCode::aborted) {
+    give_up(unavailable(result.status.message(), result.status.hint()), actions);
+    return;
+  }
+  if (!result.status.ok() && result.step_id < next_step_id_) {
     fail_step(result, actions);
   } else if (result.step_id == due && !in_flight_.empty()) {
     const StepInFlight step = std::move(in_flight_.front());
@@ -185,8 +198,8 @@ void Engine::deliver(StepResult result, TimePoint now, EngineActions& actions) {
     counters_.busy_ns += result.busy_ns;
     settle(step, result.records, now, actions);
   } else {
-    give_up(internal_error(fmt::format("the pipeline answered step {} where step {} was due",
-                                       result.step_id, due)),
+    give_up(broken_pipeline(fmt::format("the pipeline answered step {} where step {} was due",
+                                        result.step_id, due)),
             actions);
     return;
   }
@@ -227,45 +240,47 @@ void Engine::settle(const StepInFlight& step, std::vector<TokenRecord>& records,
           {sequence->request_id, sequence->listener, RequestProgress{.computed = row.end}});
     }
   }
-  for (TokenRecord& record : records) accept(record, now, actions);
+  for (TokenRecord& record : records) {
+    if (Status wrong = accept(record, now, actions); !wrong.ok()) return give_up(wrong, actions);
+  }
   for (const RowInFlight& row : step.rows) {
     Sequence* sequence = find_live(row.sequence_id);
     if (sequence == nullptr) continue;
     // Every sampled row of a sequence that goes on gave a token, or the tail lost one.
     const uint32_t due = sequence->planned + 1 - sequence->samples_in_flight;
     if ((row.flags & StepRow::sample) != 0 && sequence->token_count() < due) {
-      finish(*sequence, FinishReason::error,
-             internal_error(fmt::format("step {} came back without the token of position {}",
-                                        step.step_id, sequence->token_count())),
-             actions);
-    } else if (sequence->max_new_tokens == 0 && sequence->planned == sequence->prompt_size() &&
-               sequence->rows_in_flight == 0) {
+      give_up(broken_pipeline(fmt::format("step {} came back without the token of position {}",
+                                          step.step_id, sequence->token_count())),
+              actions);
+      return;
+    }
+    if (sequence->max_new_tokens == 0 && sequence->planned == sequence->prompt_size() &&
+        sequence->rows_in_flight == 0) {
       finish(*sequence, FinishReason::length, {}, actions);
     }
   }
 }
 
-void Engine::accept(TokenRecord& record, TimePoint now, EngineActions& actions) {
+// An error means that the tail and the engine do not speak of the same sequence any more: no later
+// step could be believed either.
+Status Engine::accept(TokenRecord& record, TimePoint now, EngineActions& actions) {
   Sequence* sequence = find_live(record.sequence_id);
-  if (sequence == nullptr) return;  // it has ended; this is overshoot
+  if (sequence == nullptr) return ok_status();  // it has ended; this is overshoot
   if (record.end == SequenceEnd::error || !record.error.ok()) {
     Status why = record.error.ok() ? internal_error("the row failed") : std::move(record.error);
     finish(*sequence, FinishReason::error, std::move(why), actions);
-    return;
+    return ok_status();
   }
   if (!record.logits.empty()) report_logits(*sequence, record, actions);
   if (record.end == SequenceEnd::not_ready) {
     postpone(*sequence, now);
-    return;
+    return ok_status();
   }
-  if (record.token < 0) return;
+  if (record.token < 0) return ok_status();
   if (record.position != sequence->token_count() || record.token >= shape_->vocab_size) {
-    finish(*sequence, FinishReason::error,
-           internal_error(fmt::format("the tail sampled token {} for position {} where position {} "
-                                      "was due",
-                                      record.token, record.position, sequence->token_count())),
-           actions);
-    return;
+    return broken_pipeline(
+        fmt::format("the tail sampled token {} for position {} where position {} was due",
+                    record.token, record.position, sequence->token_count()));
   }
   sequence->tokens.push_back(record.token);
   sequence->postponements = 0;
@@ -273,7 +288,7 @@ void Engine::accept(TokenRecord& record, TimePoint now, EngineActions& actions) 
   if (record.end == SequenceEnd::end_token) {
     sequence->tokens.pop_back();  // not part of the answer
     finish(*sequence, FinishReason::end_token, {}, actions);
-    return;
+    return ok_status();
   }
   actions.events.push_back({sequence->request_id, sequence->listener,
                             RequestToken{.token = record.token,
@@ -283,11 +298,10 @@ void Engine::accept(TokenRecord& record, TimePoint now, EngineActions& actions) 
   if (sequence->new_tokens() >= sequence->max_new_tokens) {
     finish(*sequence, FinishReason::length, {}, actions);
   } else if (record.end != SequenceEnd::none) {
-    finish(*sequence, FinishReason::error,
-           internal_error(fmt::format("the tail ended the sequence after {} of {} tokens",
-                                      sequence->new_tokens(), sequence->max_new_tokens)),
-           actions);
+    return broken_pipeline(fmt::format("the tail ended the sequence after {} of {} tokens",
+                                       sequence->new_tokens(), sequence->max_new_tokens));
   }
+  return ok_status();
 }
 
 // A sequence that was pushed out computes its prompt again, together with what it had sampled: only

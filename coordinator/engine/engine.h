@@ -143,7 +143,7 @@ class Engine {
   Duration step_limit(const StepInFlight& step) const;
   uint32_t step_budget_ms(const StepInFlight& step, TimePoint now) const;
 
-  void accept(TokenRecord& record, TimePoint now, EngineActions& actions);
+  Status accept(TokenRecord& record, TimePoint now, EngineActions& actions);
   void report_logits(Sequence& sequence, TokenRecord& record, EngineActions& actions);
   void settle(const StepInFlight& step, std::vector<TokenRecord>& records, TimePoint now,
               EngineActions& actions);

@@ -7,14 +7,28 @@
 namespace strata::coordinator {
 namespace {
 
-// Whether one step's records can carry the sequence's grammar beside those of `opens`: a frame
-// holds 16 MiB of records (docs/wire.md). The next step takes those that do not fit.
+// What an open record takes on the wire, at most, by what has no fixed size.
+uint64_t record_bytes(const SamplingParams& sampling, size_t history, size_t end_ids) {
+  constexpr uint64_t kFixedBytes = 256;
+  constexpr uint64_t kBiasBytes = 24;   // a message with a token and a number
+  constexpr uint64_t kTokenBytes = 10;  // of a negative one; others take 5 and less
+  return kFixedBytes + sampling.grammar.text.size() + kBiasBytes * sampling.logit_bias.size() +
+         kTokenBytes * (history + end_ids);
+}
+
+// Whether one step's records can carry the sequence's beside those of `opens`: a frame holds 16 MiB
+// of records (docs/wire.md). The next step takes those that do not fit. One alone always goes: a
+// grammar, a bias and a history are bounded by their own limits, the vocabulary and the context.
 bool fits_beside(const Sequence& sequence, const std::vector<OpenSequence>& opens) {
-  constexpr size_t kGrammarBytesPerStep = size_t{4} << 20;
-  size_t bytes = sequence.request.sampling.grammar.text.size();
-  if (bytes == 0) return true;
-  for (const OpenSequence& open : opens) bytes += open.sampling.grammar.text.size();
-  return bytes <= kGrammarBytesPerStep;
+  constexpr uint64_t kOpenBytesPerStep = (uint64_t{4} << 20) + (uint64_t{256} << 10);
+  if (opens.empty()) return true;
+  const SamplingParams& sampling = sequence.request.sampling;
+  uint64_t bytes = record_bytes(sampling, looks_back(sampling) ? sequence.tokens.size() : 0,
+                                sequence.request.end_ids.size());
+  for (const OpenSequence& open : opens) {
+    bytes += record_bytes(open.sampling, open.history.size(), open.end_ids.size());
+  }
+  return bytes <= kOpenBytesPerStep;
 }
 
 }  // namespace

@@ -65,6 +65,12 @@ struct StepRow {
   uint32_t flags = 0;
 };
 
+// A row that a stage gave up: later stages find it dead, and the tail's result ends its sequence.
+struct RowFailure {
+  uint32_t row = 0;  // in StepPlan::rows
+  Status why;        // names the stage
+};
+
 struct StepPlan {
   uint64_t epoch = 0;
   uint64_t step_id = 0;    // from 1 in each epoch, without gaps
@@ -80,6 +86,7 @@ struct StepPlan {
   std::vector<StepRow> rows;
   // Token ids of the rows that do not take theirs from the tail, in row order.
   std::vector<int32_t> tokens;
+  std::vector<RowFailure> row_failures;
 
   // Tokens of all rows that are not dead: the columns of the activations.
   uint32_t live_tokens() const;

@@ -43,6 +43,11 @@ Status validate(const SamplingParams& params, int32_t vocab_size) {
                                         grammar_kind_name(params.grammar.kind),
                                         params.grammar.text.size(), kGrammarBytesMax));
   }
+  if (params.logit_bias.size() > static_cast<size_t>(std::max(vocab_size, 0))) {
+    return invalid_argument(fmt::format("logit_bias has {} entries, and the vocabulary {} tokens",
+                                        params.logit_bias.size(), vocab_size),
+                            "name each token once");
+  }
   for (const auto& [id, bias] : params.logit_bias) {
     if (id < 0 || id >= vocab_size) {
       return invalid_argument(

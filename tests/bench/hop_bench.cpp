@@ -258,6 +258,8 @@ class Node final : public PipelineHandler {
     server_ = RpcServer::start(options).value();
   }
   uint16_t port() const { return server_->address().port; }
+  Status on_stream_open(const StreamCaller&) override { return ok_status(); }
+  Status on_large_frame(const StreamCaller&, uint64_t) override { return ok_status(); }
   Status on_step(const std::string&, StepFrame frame) override {
     steps.put(std::move(frame));
     return ok_status();
@@ -266,7 +268,7 @@ class Node final : public PipelineHandler {
     results.put(std::move(result));
     return ok_status();
   }
-  void on_stream_closed(const std::string&, StreamMethod, const Status&) override {}
+  void on_stream_closed(const StreamCaller&, const Status&) override {}
 
   Handover<StepFrame> steps;
   Handover<StepResult> results;
@@ -282,6 +284,7 @@ RemoteOptions to_port(uint16_t port) {
   options.peer = "peer";
   options.caller = "bench";
   options.token = kToken;
+  options.epoch = 1;
   return options;
 }
 

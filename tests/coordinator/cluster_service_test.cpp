@@ -3,6 +3,7 @@
 #include "coordinator/cluster_service.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -151,6 +152,34 @@ TEST_F(ClusterServiceTest, ReplanAnswersWhatIsDone) {
   remote::add_credentials(stranger, "guess", "client");
   EXPECT_EQ(stub_->Replan(&stranger, v1::ReplanRequest(), &reply).error_code(),
             grpc::UNAUTHENTICATED);
+}
+
+// Bytes that are no protobuf get an answer in words: a cut number, a length past the end.
+TEST_F(ClusterServiceTest, MessagesThatCannotBeReadAreSaidToBe) {
+  grpc::GenericStub stub(
+      grpc::CreateChannel(server_->address().text(), grpc::InsecureChannelCredentials()));
+  for (const std::string& bytes : {std::string("\x20\xff"), std::string("\x0a\xff\x07"
+                                                                        "abc")}) {
+    for (const char* method : {"Generate", "Status", "Ping", "Join"}) {
+      grpc::ClientContext context;
+      remote::add_credentials(context, "secret", "client");
+      context.set_deadline(std::chrono::system_clock::now() + seconds(10));
+      grpc::CompletionQueue events;
+      const grpc::Slice slice(bytes);
+      const auto call = stub.PrepareUnaryCall(&context, std::string("/strata.v1.Cluster/") + method,
+                                              grpc::ByteBuffer(&slice, 1), &events);
+      call->StartCall();
+      grpc::ByteBuffer answer;
+      grpc::Status status;
+      call->Finish(&answer, &status, nullptr);
+      void* tag = nullptr;
+      bool ok = false;
+      events.Next(&tag, &ok);
+      EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT) << method;
+      EXPECT_THAT(status.error_message(), testing::HasSubstr("cannot be read as strata.v1."));
+    }
+  }
+  EXPECT_EQ(handler_.hellos, 0);
 }
 
 TEST_F(ClusterServiceTest, PingAnswersThoseWithTheToken) {

@@ -13,6 +13,37 @@ namespace {
 
 using ::testing::HasSubstr;
 
+TEST(ClusterState, TellsTheStagesWhoseStreamsToTakeByAKeyOfTheEpoch) {
+  Story story(options_for(2));
+  story.join("a");
+  story.join("b");
+  ASSERT_EQ(story.loads.size(), 2U);
+  const std::string key = story.loads[0].stream_key;
+  EXPECT_EQ(key.size(), 32U);
+  EXPECT_EQ(story.loads[1].stream_key, key);
+  EXPECT_EQ(story.last_start.stream_key, key);
+  EXPECT_EQ(story.loads[0].steps_from, "coordinator");
+  EXPECT_EQ(story.loads[0].results_from, "b");
+  EXPECT_EQ(story.loads[1].steps_from, "a");
+  EXPECT_EQ(story.loads[1].results_from, "");
+  story.fail_pipeline(1);
+  story.pass(std::chrono::seconds(1));
+  ASSERT_EQ(story.loads.size(), 4U);
+  EXPECT_NE(story.loads[2].stream_key, key) << "each epoch has its own";
+}
+
+// Whoever has the token can join, and would end every epoch.
+TEST(ClusterState, ASpareIsNotBelievedThatAStageIsLost) {
+  Story story(options_for(2));
+  story.join("a");
+  story.join("b");
+  const MemberId spare = story.join("c");
+  story.say(spare, remote::PeerLost{story.state.epoch(), "a", unavailable("so I say")});
+  EXPECT_EQ(story.state.phase(), ClusterPhase::ready);
+  story.say(1, remote::PeerLost{story.state.epoch(), "b", unavailable("broke")});
+  EXPECT_NE(story.state.phase(), ClusterPhase::ready);
+}
+
 TEST(ClusterState, WaitsForAllThenLoadsAndStarts) {
   Story story(options_for(2));
   story.join("a");

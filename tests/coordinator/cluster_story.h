@@ -139,6 +139,7 @@ class Story {
   uint64_t reads_per_s = 0;  // of workers that join
   std::string cluster_id;    // of workers that join
   Status load_result;
+  std::vector<remote::LoadStage> loads;
   std::vector<std::string> trace;  // "load 1 0-5", "start 1", "pipeline 2 stages", ...
   std::vector<std::string> notes;
   std::map<MemberId, Status> ended;
@@ -157,6 +158,7 @@ class Story {
                                  .status = {},
                                  .memory = {}};
         if (const auto* load = std::get_if<remote::LoadStage>(&command)) {
+          loads.push_back(*load);
           trace.push_back(fmt::format("load {} {}", send->member, layer_range_text(load->range)));
           done.status = load_result;
           answers.emplace_back(send->member, done);

@@ -92,6 +92,8 @@ std::vector<std::string> corpus() {
   load.model = {"m.gguf", kDigest};
   load.range = {0, 4, true, false};
   load.blocks_per_group = {8};
+  load.stream_key = std::string(32, 'a');
+  load.steps_from = "a";
   load.context_tokens = load.max_step_tokens = load.max_sequences = 8;
   inputs.push_back('\5' + to_proto(ToWorker{1, load}).SerializeAsString());
   inputs.push_back(

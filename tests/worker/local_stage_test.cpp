@@ -321,6 +321,59 @@ TEST_F(LocalStageTest, NonFiniteActivationsFailTheirRowOnly) {
   }
 }
 
+// A stage whose layers make an infinity says so, the tail's result ends that sequence with its
+// words, and the other one goes on.
+TEST_F(LocalStageTest, NonFiniteNumbersAreFoundByTheStageThatMadeThem) {
+  const auto first_rows = [](Steps& steps) {
+    StepPlan plan = steps.next();
+    open_slot(plan, 0, 2, 9);
+    open_slot(plan, 1, 2, 9);
+    add_prompt_row(plan, 0, 2);
+    add_prompt_row(plan, 1, 2);
+    return plan;
+  };
+  Results head_results;
+  Frames frames;
+  const auto middle = stage(kMiddle, &frames, &head_results);
+  Steps steps(kEpoch);
+  StepPlan plan = first_rows(steps);
+  std::vector<float> activations(4 * 128);
+  for (size_t i = 0; i < activations.size(); ++i) activations[i] = std::sin(float(i));
+  activations[130] = std::numeric_limits<float>::infinity();  // of the first sequence
+  middle->submit({plan, activations});
+  StepFrame passed = frames.wait(1)[0];
+  ASSERT_EQ(passed.plan.row_failures.size(), 1U);
+  EXPECT_EQ(passed.plan.row_failures[0].row, 0U);
+  EXPECT_TRUE(passed.plan.rows[0].flags & StepRow::dead);
+  EXPECT_EQ(passed.activations.size(), 2U * 128) << "its columns stay behind";
+  const Status why = passed.plan.row_failures[0].why;
+  EXPECT_EQ(why.code(), StatusCode::data_loss);
+  EXPECT_THAT(why.message(), HasSubstr("w1: sequence 100: the layers made a NaN or an infinity"));
+  EXPECT_THAT(why.hint(), HasSubstr("the model file is damaged"));
+
+  Results results;
+  const auto tail = stage(kTail, nullptr, &results);
+  tail->submit(std::move(passed));
+  const auto records = results.wait(1)[0].records;
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].slot, 0U);
+  EXPECT_EQ(records[0].end, SequenceEnd::error);
+  EXPECT_EQ(records[0].error.to_string(), why.to_string());
+  EXPECT_EQ(records[1].slot, 1U);
+  EXPECT_TRUE(records[1].error.ok());
+  EXPECT_GE(records[1].token, 0);
+
+  // The stage that found it runs no later row of the sequence.
+  StepPlan next = steps.next();
+  add_decode_row(next, 0, 2);
+  add_decode_row(next, 1, 2);
+  middle->submit({next, std::vector<float>(2 * 128, 0.5F)});
+  const StepFrame second = frames.wait(2)[1];
+  EXPECT_TRUE(second.plan.rows[0].flags & StepRow::dead);
+  EXPECT_TRUE(second.plan.row_failures.empty()) << "said once";
+  EXPECT_EQ(second.activations.size(), 128U);
+}
+
 TEST_F(LocalStageTest, WaitsForTheTailNoLongerThanTheStepMay) {
   Results results;
   Frames frames;

@@ -28,6 +28,8 @@ remote::LoadStage load_order(const TestModel& model, uint64_t epoch) {
   order.blocks_per_group.assign(model.kv_groups, kTestBlocks);
   order.max_step_tokens = 32;
   order.max_sequences = 4;
+  order.stream_key = std::string(32, '5');
+  order.steps_from = remote::kCoordinatorNode;
   return order;
 }
 

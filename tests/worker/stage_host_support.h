@@ -41,12 +41,14 @@ class TestCoordinator final : public remote::PipelineHandler {
   // Waits for `count` results that were not taken before.
   std::vector<StepResult> take_results(size_t count);
 
+  Status on_stream_open(const remote::StreamCaller&) override { return ok_status(); }
+  Status on_large_frame(const remote::StreamCaller&, uint64_t) override { return ok_status(); }
   Status on_step(const std::string&, StepFrame) override { return ok_status(); }
   Status on_result(const std::string&, StepResult result) override {
     results_.add(std::move(result));
     return ok_status();
   }
-  void on_stream_closed(const std::string&, remote::StreamMethod, const Status&) override {}
+  void on_stream_closed(const remote::StreamCaller&, const Status&) override {}
 
  private:
   // Results of all hosts that ran, one after the other.

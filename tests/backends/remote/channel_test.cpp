@@ -110,8 +110,10 @@ TEST(Address, AWildcardIsReachedWhereItsOwnerComesFrom) {
 
 class NoStreams final : public StreamHandler {
  public:
-  Status on_frame(StreamMethod, const std::string&, Frame) override { return ok_status(); }
-  void on_closed(StreamMethod, const std::string&, const Status&) override {}
+  Status on_open(const StreamCaller&) override { return ok_status(); }
+  Status on_first_piece(const StreamCaller&, uint64_t, uint64_t) override { return ok_status(); }
+  Status on_frame(const StreamCaller&, Frame) override { return ok_status(); }
+  void on_closed(const StreamCaller&, const Status&) override {}
 };
 
 TEST(RpcServer, SaysThatAPortIsTaken) {

@@ -10,43 +10,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <deque>
 #include <thread>
 
 #include "backends/remote/remote_stage.h"
-#include "runtime/base/mutex.h"
+#include "backends/remote/stream_gate.h"
+#include "tests/backends/remote/inbox.h"
 
 namespace strata::remote {
 namespace {
 
 using std::chrono::milliseconds;
 using testing::HasSubstr;
-
-// Values of one type, waited for with a limit.
-template <typename T>
-class Inbox {
- public:
-  void put(T value) {
-    MutexLock lock(mutex_);
-    values_.push_back(std::move(value));
-    changed_.notify_all();
-  }
-  std::optional<T> take(milliseconds limit = milliseconds(10'000)) {
-    const auto deadline = std::chrono::steady_clock::now() + limit;
-    MutexLock lock(mutex_);
-    while (values_.empty()) {
-      if (!changed_.wait_until(mutex_, deadline)) return std::nullopt;
-    }
-    T value = std::move(values_.front());
-    values_.pop_front();
-    return value;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<T> values_ STRATA_GUARDED_BY(mutex_);
-};
 
 class Node final : public PipelineHandler {
  public:
@@ -62,6 +36,12 @@ class Node final : public PipelineHandler {
   void stop() { server_->shutdown(milliseconds(0)); }
   void expect_cluster(const std::string& id) { receiver_.expect_cluster(id); }
 
+  Status on_stream_open(const StreamCaller& caller) override {
+    return gate_ ? gate_->admit(caller) : ok_status();
+  }
+  Status on_large_frame(const StreamCaller&, uint64_t step) override {
+    return step < 1000 ? ok_status() : failed_precondition("such a step is not due");
+  }
   Status on_step(const std::string& from, StepFrame frame) override {
     TRY(check_epoch(frame.plan.epoch, epoch_));
     last_from_ = from;
@@ -72,8 +52,8 @@ class Node final : public PipelineHandler {
     results.put(std::move(result));
     return ok_status();
   }
-  void on_stream_closed(const std::string& from, StreamMethod, const Status& why) override {
-    closed.put({from, why});
+  void on_stream_closed(const StreamCaller& caller, const Status& why) override {
+    closed.put({caller.name, why});
   }
 
   RemoteOptions options(const std::string& token = "secret") const {
@@ -82,8 +62,11 @@ class Node final : public PipelineHandler {
     out.peer = "node-b";
     out.caller = "node-a";
     out.token = token;
+    out.epoch = epoch_;
     return out;
   }
+  // Before the first stream.
+  void guard(StreamGate::Expected expected) { gate_.emplace().expect(std::move(expected)); }
   const std::string& last_from() const { return last_from_; }
 
   Inbox<StepFrame> steps;
@@ -92,6 +75,7 @@ class Node final : public PipelineHandler {
 
  private:
   const uint64_t epoch_;
+  std::optional<StreamGate> gate_;
   std::string last_from_;
   PipelineReceiver receiver_;
   std::unique_ptr<RpcServer> server_;
@@ -240,6 +224,33 @@ TEST(Stream, FencesAnOldEpoch) {
   EXPECT_FALSE(node.steps.take(milliseconds(50)).has_value());
 }
 
+// The token is not enough: the epoch's key, the right node, and one stream of each.
+TEST(Stream, OnlyThePlansOwnStreamsGetIn) {
+  Node node;
+  const std::string key(32, 'a');
+  node.guard({.epoch = 4, .key = key, .steps_from = {"node-a"}, .results_from = {"tail"}});
+  RemoteOptions options = node.options();
+  EXPECT_THAT(RemoteStage::connect(options, {}).status().message(),
+              HasSubstr("node-a does not show the key of epoch 4"));
+  options.stream_key = std::string(32, 'b');
+  EXPECT_EQ(RemoteStage::connect(options, {}).status().code(), StatusCode::permission_denied);
+  options.stream_key = key;
+  options.epoch = 3;
+  EXPECT_THAT(RemoteStage::connect(options, {}).status().message(),
+              HasSubstr("fenced: epoch 3 < 4"));
+  options.epoch = 4;
+  EXPECT_THAT(RemoteResults::connect(options, {}).status().message(),
+              HasSubstr("node-a has no results for this node"));
+  auto first = RemoteStage::connect(options, {});
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_EQ(RemoteStage::connect(options, {}).status().code(), StatusCode::already_exists);
+  first.value()->submit(make_step(1, 1, 8));
+  EXPECT_TRUE(node.steps.take().has_value()) << "the first one goes on";
+  EXPECT_FALSE(node.closed.take(milliseconds(50)).has_value()) << "who is refused was never there";
+  options.caller = "tail";
+  EXPECT_TRUE(RemoteResults::connect(options, {}).ok());
+}
+
 TEST(Stream, NamesAPeerThatCannotBeReached) {
   RemoteOptions options;
   {
@@ -303,6 +314,7 @@ class OtherProcess {
     options_.peer = "node-b";
     options_.caller = "node-a";
     options_.token = "secret";
+    options_.epoch = 4;
   }
   ~OtherProcess() {
     if (pid_ <= 0) return;

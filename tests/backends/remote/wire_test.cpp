@@ -281,6 +281,23 @@ TEST(Wire, AHeartbeatSaysWhatTheStageDoes) {
   EXPECT_THAT(from_proto(message).status().message(), HasSubstr("activity 3"));
 }
 
+TEST(Wire, FailedRowsComeBackAndAreDeadOnes) {
+  StepFrame step;
+  step.plan.rows = {{0, 0, 1, StepRow::input_from_tail | StepRow::dead}, {1, 0, 1, 0}};
+  step.plan.tokens = {5};
+  step.plan.row_failures = {{0, data_loss("w1: the layers made a NaN", "the file is damaged")}};
+  const auto back = step_from_frame(to_frame(step).value());
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  ASSERT_EQ(back->plan.row_failures.size(), 1U);
+  EXPECT_EQ(back->plan.row_failures[0].row, 0U);
+  EXPECT_EQ(back->plan.row_failures[0].why.to_string(), step.plan.row_failures[0].why.to_string());
+  for (const uint32_t row : {1U, 2U, UINT32_MAX}) {
+    step.plan.row_failures[0].row = row;
+    EXPECT_THAT(step_from_frame(to_frame(step).value()).status().message(),
+                HasSubstr("is said to have failed, but it is not dead"));
+  }
+}
+
 TEST(Wire, CommandsComeBackAsTheyWere) {
   LoadStage load;
   load.epoch = 4;
@@ -293,6 +310,9 @@ TEST(Wire, CommandsComeBackAsTheyWere) {
   load.max_sequences = 16;
   load.threads = 2;
   load.max_outputs = 100;
+  load.stream_key = std::string(32, 'a');
+  load.steps_from = "coordinator";
+  load.results_from = "b";
   const auto back = from_proto(to_proto(ToWorker{5, load}));
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(back.value().command_id, 5u);
@@ -302,6 +322,9 @@ TEST(Wire, CommandsComeBackAsTheyWere) {
   EXPECT_EQ(out.blocks_per_group, load.blocks_per_group);
   EXPECT_EQ(out.kv_type, "q8_0");
   EXPECT_EQ(out.max_outputs, 100u);
+  EXPECT_EQ(out.stream_key, load.stream_key);
+  EXPECT_EQ(out.steps_from, "coordinator");
+  EXPECT_EQ(out.results_from, "b");
 
   StartEpoch start{4, 1, 3, {"b", "127.0.0.1:7001"}, {}};
   const auto started = from_proto(to_proto(ToWorker{6, start}));
