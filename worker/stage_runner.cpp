@@ -184,6 +184,7 @@ void StageRunner::finish_rows(const StepPlan& plan) {
 void StageRunner::forward_columns(StepFrame& frame, std::span<const float> columns) {
   const auto n_embd = static_cast<size_t>(model_->hparams().n_embd);
   frame.activations.clear();
+  frame.activations.reserve(columns.size());  // once, however many rows
   for (const LiveRow& live : batch_.rows) {
     StepRow& row = frame.plan.rows[live.row];
     const std::span<const float> mine =
