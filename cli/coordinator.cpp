@@ -153,9 +153,13 @@ Status run_coordinator(const CoordinatorCommandOptions& options) {
 Status check_coordinator_http(const CoordinatorCommandOptions& options) {
   const HttpOptions& http = options.http;
   if (!http.listen.empty()) return check_http_options(http).with_context("--http");
-  if (http.keys_file.empty() && http.alias.empty() && http.cors_origins.empty()) return ok_status();
-  return invalid_argument("--api-keys, --alias and --cors are for HTTP, and no --http is given",
-                          "--http 127.0.0.1:8080 serves it");
+  if (http.keys_file.empty() && http.alias.empty() && http.cors_origins.empty() &&
+      http.hosts.empty()) {
+    return ok_status();
+  }
+  return invalid_argument(
+      "--api-keys, --alias, --cors and --allow-host are for HTTP, and no --http is given",
+      "--http 127.0.0.1:8080 serves it");
 }
 
 }  // namespace

@@ -31,6 +31,13 @@ void add_http_options(CLI::App& command, HttpOptions& options) {
       ->type_name("ORIGIN")
       ->allow_extra_args(false)
       ->group("HTTP");
+  command
+      .add_option("--allow-host", options.hosts,
+                  "A name under which clients reach the server, such as that of a proxy before it; "
+                  "may be given again")
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->group("HTTP");
 }
 
 Status check_http_options(const HttpOptions& options) {
@@ -45,6 +52,7 @@ Result<std::unique_ptr<serve::HttpApi>> start_http_api(const HttpOptions& option
   api.insecure_network = insecure_network;
   api.model_name = options.alias.empty() ? base_name(model_path) : options.alias;
   api.cors_origins = options.cors_origins;
+  api.hosts = options.hosts;
   if (!options.keys_file.empty()) {
     const std::string text = TRY(read_text_file(options.keys_file, kKeysBytesMax));
     api.keys = TRY(serve::ApiKeys::parse(text).with_context(options.keys_file));

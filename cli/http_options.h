@@ -18,6 +18,7 @@ struct HttpOptions {
   std::string keys_file;
   std::string alias;  // what clients call the model; empty: its file's name
   std::vector<std::string> cors_origins;
+  std::vector<std::string> hosts;  // names of this server beside loopback's
 };
 
 // All but the address, whose option is the command's own.

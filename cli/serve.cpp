@@ -20,7 +20,8 @@ namespace {
 
 struct ServeOptions {
   serve::LocalEngineOptions engine;
-  HttpOptions http{.listen = "127.0.0.1:8080", .keys_file = {}, .alias = {}, .cors_origins = {}};
+  HttpOptions http{
+      .listen = "127.0.0.1:8080", .keys_file = {}, .alias = {}, .cors_origins = {}, .hosts = {}};
   uint32_t request_timeout_s = 3600;
   bool insecure_network = false;
   std::string address_file;

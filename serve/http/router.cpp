@@ -60,6 +60,10 @@ void Router::add(std::string method, std::string path, Handler handler, Access a
   route.access = access;
 }
 
+Router::Router(RouterOptions options) : options_(std::move(options)) {
+  for (const std::string& host : options_.hosts) hosts_.push_back(host_name(host));
+}
+
 const Router::Route* Router::find(const std::string& path) const {
   auto found = routes_.find(path);
   if (found != routes_.end()) return &found->second;
@@ -80,7 +84,7 @@ bool Router::allows_host(std::string_view host) const {
   if (options_.any_host) return true;
   const std::string name = host_name(host);
   return name == "localhost" || name.ends_with(".localhost") || is_ip_address(name) ||
-         std::find(options_.hosts.begin(), options_.hosts.end(), name) != options_.hosts.end();
+         std::find(hosts_.begin(), hosts_.end(), name) != hosts_.end();
 }
 
 bool Router::allows_origin(const HttpRequest& request) const {

@@ -33,7 +33,7 @@ class Router {
       std::function<void(const std::shared_ptr<const HttpRequest>&, std::shared_ptr<HttpReply>)>;
   enum class Access { key, open };
 
-  explicit Router(RouterOptions options) : options_(std::move(options)) {}
+  explicit Router(RouterOptions options);
 
   // `path` as in "/v1/models"; one that ends in '/' takes what is behind it as well. Paths that
   // begin with "/v1/" are served without it, too.
@@ -64,6 +64,7 @@ class Router {
   std::string pattern_of(const std::string& path) const;
 
   const RouterOptions options_;
+  std::vector<std::string> hosts_;  // the options' in lower case
   std::map<std::string, Route> routes_;
   mutable Mutex mutex_;
   mutable std::map<std::pair<std::string, int>, uint64_t> counts_ STRATA_GUARDED_BY(mutex_);

@@ -60,7 +60,7 @@ class Server:
 class HttpApi(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--alias", "tiny")
+        cls.server = Server("--alias", "tiny", "--allow-host", "Models.Example")
 
     @classmethod
     def tearDownClass(cls):
@@ -122,6 +122,9 @@ class HttpApi(unittest.TestCase):
 
     def test_a_foreign_host_is_refused(self):
         self.assertIn(self.server.ask("GET", "/v1/models", headers={"Host": "evil.example"})[0], (400, 403, 421))
+
+    def test_a_host_that_was_named_is_welcome(self):
+        self.assertEqual(self.server.ask("GET", "/v1/models", headers={"Host": "models.example:8080"})[0], 200)
 
     def test_a_client_that_leaves_does_not_keep_its_slot(self):
         for _ in range(8):
