@@ -52,8 +52,8 @@ Result<std::unique_ptr<ChatFormat>> ChatFormat::of_model(const Metadata& metadat
   return std::unique_ptr<ChatFormat>(new ChatFormat(std::move(chat), tokenizer));
 }
 
-Result<ChatFormat::Prompt> ChatFormat::prepare(const remote::ChatPrompt& chat,
-                                               const Extras& extras) const {
+Result<ChatFormat::Prompt> ChatFormat::prepare(const remote::ChatPrompt& chat, const Extras& extras,
+                                               const CheckSize& check_size) const {
   const std::vector<Tool> tools = TRY(parse_tools(chat.tools));
   const ToolChoice choice = TRY(parse_tool_choice(chat.tool_choice, tools));
   Prompt prompt;
@@ -81,6 +81,7 @@ Result<ChatFormat::Prompt> ChatFormat::prepare(const remote::ChatPrompt& chat,
       text.foreign.push_back({begin, text.bytes.size()});
     }
   }
+  if (check_size) TRY(check_size(text.bytes.size()));
   prompt.ids = template_->encode(tokenizer_, text);
   prompt.answer.starts_in_reasoning = prompt_opens_reasoning(syntax_, text.bytes);
   const bool has_reasoning = !syntax_.think_begin.empty() || syntax_.syntax == CallSyntax::channels;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,7 +44,10 @@ class ChatFormat {
     AnswerOptions answer;        // for the parser, if so
   };
   // Errors: INVALID_ARGUMENT for messages, tools and choices that are none; those of the template.
-  Result<Prompt> prepare(const remote::ChatPrompt& chat, const Extras& extras) const;
+  // `check_size` looks at the prompt's text before it becomes tokens; may be empty.
+  using CheckSize = std::function<Status(size_t text_bytes)>;
+  Result<Prompt> prepare(const remote::ChatPrompt& chat, const Extras& extras,
+                         const CheckSize& check_size = {}) const;
   Result<Prompt> prepare(const remote::ChatPrompt& chat) const { return prepare(chat, Extras()); }
 
   const ChatTemplate& chat_template() const { return *template_; }

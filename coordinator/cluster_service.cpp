@@ -1,5 +1,6 @@
 #include "coordinator/cluster_service.h"
 
+#include <fmt/format.h>
 #include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
@@ -36,6 +37,23 @@ using RawCluster =
             v1::Cluster::WithRawCallbackMethod_Replan<v1::Cluster::Service>>>>>;
 using RawJoin = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 using RawAnswer = grpc::ServerWriteReactor<grpc::ByteBuffer>;
+
+// Leaves out what makes the status larger than a message, whatever the members say of themselves.
+void fit_message(v1::ClusterStatus& status) {
+  constexpr size_t kRoom = remote::kMessageBytesMax - 1024;
+  if (status.ByteSizeLong() <= kRoom) return;
+  for (v1::NodeStatus& node : *status.mutable_nodes()) {
+    node.clear_devices();
+    node.clear_detail();
+  }
+  const int nodes = status.nodes_size();
+  while (status.ByteSizeLong() > kRoom && status.nodes_size() > 0) {
+    const int keep = status.nodes_size() / 2;
+    status.mutable_nodes()->DeleteSubrange(keep, status.nodes_size() - keep);
+  }
+  status.set_detail(fmt::format("{} of {} nodes shown, in short: all would not fit a message",
+                                status.nodes_size(), nodes));
+}
 
 // A worker's stream. Deletes itself in OnDone, as gRPC wants it.
 class JoinReactor final : public RawJoin {
@@ -233,7 +251,9 @@ class ServiceImpl final : public ClusterService, public RawCluster {
                                    grpc::ByteBuffer* response) override {
     const strata::Status allowed = check<v1::StatusRequest>(*context, *request);
     if (allowed.ok()) {
-      *response = remote::serialize_message(remote::to_proto(handler_.on_status()));
+      v1::ClusterStatus status = remote::to_proto(handler_.on_status());
+      fit_message(status);
+      *response = remote::serialize_message(status);
     }
     return answered(*context, allowed);
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <stop_token>
@@ -13,10 +14,12 @@
 #include "backends/remote/token.h"
 #include "backends/remote/weights_service.h"
 #include "coordinator/cluster_service.h"
+#include "coordinator/intake.h"
 #include "coordinator/state_folder.h"
 #include "coordinator/token_rate.h"
 #include "runtime/base/base_name.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_pool.h"
 #include "runtime/base/thread_start.h"
 #include "runtime/base/work_thread.h"
 
@@ -33,8 +36,12 @@ constexpr size_t kDialsMax = 64;
 // The first step's token, and one more that takes the first from the tail as every later one does.
 constexpr uint32_t kProofTokens = 2;
 constexpr const char* kStopping = "the coordinator is shutting down";
-// Requests that wait to be tokenized; a prompt of a megabyte takes a few tenths of a second.
-constexpr size_t kIntakeMax = 1024;
+
+// A prompt of a megabyte takes a few tenths of a second to become tokens: one more thread at least
+// goes on with others, and most cores stay with who else needs them.
+uint32_t intake_threads() {
+  return static_cast<uint32_t>(std::clamp(usable_core_count() / 4, 2, 4));
+}
 
 // Events for the control thread.
 struct HelloEvent {
@@ -90,16 +97,10 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   void on_stream_end(MemberId id, const Status& why) override { post(StreamEndEvent{id, why}); }
   RequestId on_generate(remote::GenerateRequest request, AnswerListener listener) override {
     const RequestId id = engine.reserve_id();
-    const bool taken = intake.post([this, id, request = std::move(request), listener] {
-      generator->start(request, listener, id);
-    });
-    if (!taken) listener(resource_exhausted("too many requests arrive at once", "try again later"));
+    intake.add(id, std::move(request), std::move(listener));
     return id;
   }
-  // After the request, whose start may still wait.
-  void on_cancel(RequestId id) override {
-    intake.post_always([this, id] { generator->cancel(id); });
-  }
+  void on_cancel(RequestId id) override { intake.cancel(id); }
   remote::ClusterStatus on_status() override { return status(); }
   void on_replan(ReplanListener listener) override {
     {
@@ -198,7 +199,11 @@ struct Coordinator::Impl final : ClusterHandler, remote::PipelineHandler {
   std::unique_ptr<remote::RpcServer> server;
   std::atomic<uint64_t> pipeline_epoch = 0;
 
-  WorkThread intake{kIntakeMax};
+  Intake intake{
+      {.threads = intake_threads()},
+      {.start = [this](const remote::GenerateRequest& request, AnswerListener listener,
+                       RequestId id) { generator->start(request, std::move(listener), id); },
+       .cancel = [this](RequestId id) { generator->cancel(id); }}};
   WorkThread dialer{kDialsMax};  // the control thread waits for nobody
   std::thread control;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -17,6 +18,20 @@ namespace strata::coordinator {
 namespace {
 
 constexpr size_t kStopStringsMax = 16;
+
+// The most bytes of a text that one token stands for. The file writes a token's text with as many
+// bytes or more; what it does not have becomes one token for each byte, or for each character.
+// 0: there is no such number, since unknown words are one token each, or white space is swallowed.
+size_t longest_token_bytes(const Vocab& vocab) {
+  constexpr size_t kCharacterBytesMax = 4;
+  if (vocab.kind() == VocabKind::wordpiece) return 0;
+  size_t longest = kCharacterBytesMax;
+  for (int32_t id = 0; id < vocab.size(); ++id) {
+    if (vocab.strips_left(id) || vocab.strips_right(id)) return 0;
+    longest = std::max(longest, vocab.text(id).size());
+  }
+  return longest;
+}
 
 double milliseconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
@@ -140,6 +155,7 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufF
   std::unique_ptr<Generator> generator(new Generator(std::move(file), engine, request_timeout));
   const Metadata& metadata = generator->file_->metadata();
   generator->tokenizer_ = TRY(make_tokenizer(metadata));
+  generator->longest_token_bytes_ = longest_token_bytes(generator->tokenizer_->vocab());
   generator->defaults_ = TRY(recommended_sampling(metadata));
   TRY(validate(generator->defaults_, generator->tokenizer_->vocab().size()));
   auto chat = ChatFormat::of_model(metadata, *generator->tokenizer_);
@@ -153,6 +169,19 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufF
   return generator;
 }
 
+// Turning megabytes into tokens takes seconds, and only to find that there are too many.
+Status Generator::check_text_size(size_t text_bytes) const {
+  const uint32_t context = engine_.context();
+  if (context == 0 || longest_token_bytes_ == 0) return ok_status();
+  const size_t tokens_min = text_bytes / longest_token_bytes_;
+  if (tokens_min <= context) return ok_status();
+  return invalid_argument(
+      fmt::format(
+          "the prompt has {} bytes, which make {} tokens at least, and the context holds {}",
+          text_bytes, tokens_min, context),
+      "shorten the prompt or start with a larger --ctx");
+}
+
 Status Generator::set_prompt(const remote::GenerateRequest& request, const GenerateExtras& extras,
                              Translation& result) const {
   if (const auto* chat = std::get_if<remote::ChatPrompt>(&request.prompt)) {
@@ -161,8 +190,9 @@ Status Generator::set_prompt(const remote::GenerateRequest& request, const Gener
   if (const auto* ids = std::get_if<remote::TokenPrompt>(&request.prompt)) {
     result.request.prompt = *ids;
   } else {
-    result.request.prompt = tokenizer_->encode(std::get<std::string>(request.prompt),
-                                               {.add_special = true, .single_bos = true});
+    const std::string& text = std::get<std::string>(request.prompt);
+    TRY(check_text_size(text.size()));
+    result.request.prompt = tokenizer_->encode(text, {.add_special = true, .single_bos = true});
   }
   return set_grammar(request.grammar, result.request);
 }
@@ -170,7 +200,8 @@ Status Generator::set_prompt(const remote::GenerateRequest& request, const Gener
 Status Generator::set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,
                            const ChatFormat::Extras& extras, Translation& result) const {
   if (chat_ == nullptr) return no_chat_.with_hint("send the prompt as plain text instead (--raw)");
-  ChatFormat::Prompt prompt = TRY(chat_->prepare(chat, extras));
+  const auto check_size = [this](size_t text_bytes) { return check_text_size(text_bytes); };
+  ChatFormat::Prompt prompt = TRY(chat_->prepare(chat, extras, check_size));
   result.request.prompt = std::move(prompt.ids);
   // What is held to the client's grammar is that text and nothing else.
   const bool has_grammar = request.grammar.kind != GrammarSpec::Kind::none;

@@ -85,6 +85,8 @@ class Generator {
   Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine, Duration request_timeout);
   Result<Translation> translate(const remote::GenerateRequest& request,
                                 const GenerateExtras& extras) const;
+  // INVALID_ARGUMENT for a text that is too long for the context whatever its tokens are.
+  Status check_text_size(size_t text_bytes) const;
   Status set_prompt(const remote::GenerateRequest& request, const GenerateExtras& extras,
                     Translation& result) const;
   Status set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,
@@ -96,6 +98,7 @@ class Generator {
   const Duration request_timeout_;
   std::string model_name_;
   std::unique_ptr<Tokenizer> tokenizer_;
+  size_t longest_token_bytes_ = 0;  // of a text; 0: a token may stand for any number of bytes
   std::unique_ptr<ChatFormat> chat_;
   Status no_chat_;
   SamplingParams defaults_;

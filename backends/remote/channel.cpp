@@ -12,6 +12,7 @@
 #include "backends/remote/activation_stream.h"
 #include "backends/remote/listener.h"
 #include "backends/remote/token.h"
+#include "backends/remote/wire_fields.h"
 #include "runtime/base/file_descriptor.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread_start.h"
@@ -97,8 +98,7 @@ Status wait_connected(grpc::Channel& channel, const Address& address, std::strin
     const grpc_connectivity_state state = channel.GetState(true);
     if (state == GRPC_CHANNEL_READY) return ok_status();
     if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) {
-      return unavailable(fmt::format("cannot reach {} at {}", who, address.text()),
-                         "is it running, and is that its address?");
+      return why_unreachable(address, who);
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());
@@ -140,11 +140,7 @@ std::string caller_name(const grpc::ServerContextBase& context) {
   const auto& metadata = context.client_metadata();
   const auto found = metadata.find(kCallerKey);
   if (found == metadata.end()) return "?";
-  std::string name(found->second.data(), std::min<size_t>(found->second.size(), 63));
-  for (char& c : name) {
-    if (c < 0x20 || c == 0x7f) c = '?';
-  }
-  return name;
+  return peer_text(std::string(found->second.data(), found->second.size()), 63);
 }
 
 Result<std::unique_ptr<RpcServer>> RpcServer::start(const ServerOptions& options) {

@@ -90,11 +90,15 @@ Status check_rpc_threads();
 
 // A channel of its own (not shared with others to the same address), connecting lazily.
 std::shared_ptr<grpc::Channel> open_channel(const Address& address);
-// Waits until the channel is connected. Errors: UNAVAILABLE "cannot reach <who> at <address>" at
-// once if nothing listens there; DEADLINE_EXCEEDED if nothing answers; CANCELLED within 50 ms
-// after `stop` was asked for.
+// Waits until the channel is connected. Errors: why_unreachable() at once if nothing listens there,
+// no host has that name, or there is no way to it; DEADLINE_EXCEEDED if nothing answers; CANCELLED
+// within 50 ms after `stop` was asked for.
 Status wait_connected(grpc::Channel& channel, const Address& address, std::string_view who,
                       std::chrono::milliseconds timeout, const std::stop_token& stop = {});
+
+// UNAVAILABLE "cannot reach <who> at <address>: ..." with what is in the way, as the system says it
+// when it is asked anew: gRPC does not tell. Takes up to a second, and the time of a look-up.
+Status why_unreachable(const Address& address, std::string_view who);
 
 // Puts the token, and the caller's name for the other side's log, into a call's metadata.
 void add_credentials(grpc::ClientContext& context, const std::string& token,

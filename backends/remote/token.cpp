@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kTokenBytesMax = 256;
 constexpr size_t kRandomTokenBytes = 32;
+constexpr const char* kTokenHint = "give the coordinator's token with --token-file or STRATA_TOKEN";
 
 Status permission_denied(std::string message, std::string hint) {
   return {StatusCode::permission_denied, std::move(message), std::move(hint)};
@@ -26,6 +27,9 @@ Status permission_denied(std::string message, std::string hint) {
 // The first line of the file, without white space around it.
 Result<std::string> read_token_file(const std::string& path, bool must_be_private) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0 && errno == ENOENT) {
+    return not_found(fmt::format("there is no token file {}", path), kTokenHint);
+  }
   if (file.get() < 0) return from_errno(errno, fmt::format("cannot open token file {}", path));
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return from_errno(errno, path);
@@ -125,11 +129,10 @@ Result<std::string> load_token(const TokenSource& source, bool create) {
     TRY(check_token(source.environment).with_context("STRATA_TOKEN"));
     return source.environment;
   }
-  static constexpr const char* kHint =
-      "give the coordinator's token with --token-file or "
-      "STRATA_TOKEN";
+  // Nothing that could change while a worker waits, unlike a file that is not there yet.
   if (source.default_folder.empty()) {
-    return not_found("there is no token: neither HOME nor XDG_RUNTIME_DIR is set", kHint);
+    return failed_precondition("there is no token: neither HOME nor XDG_RUNTIME_DIR is set",
+                               kTokenHint);
   }
   const std::string path = source.default_folder + "/token";
   Result<std::string> token = read_token_file(path, true);

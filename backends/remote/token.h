@@ -38,7 +38,8 @@ std::string default_token_folder(std::string_view xdg_runtime_dir, std::string_v
 // The token by file or environment, else that of the default file, "<default_folder>/token".
 // `create` (the coordinator) makes the default file, with 64 random hex digits and mode 0600, if
 // there is none; one that exists is kept, so that a restarted coordinator knows its workers.
-// Errors: NOT_FOUND with where it looked and what to do; PERMISSION_DENIED for a default file that
+// Errors: NOT_FOUND with where it looked and what to do; FAILED_PRECONDITION where there is nowhere
+// to look; PERMISSION_DENIED for a default file that
 // others can read or write or that belongs to another user; INVALID_ARGUMENT for a token that is
 // none.
 Result<std::string> load_token(const TokenSource& source, bool create);

@@ -12,7 +12,9 @@
 namespace strata::remote {
 namespace {
 
-constexpr int kDevicesMax = 256;
+constexpr int kDevicesMax = 32;
+// Of all devices of a worker together: they stand in one line.
+constexpr size_t kDeviceTextBytesMax = 512;
 constexpr int kGroupsMax = 1024;
 
 template <typename... Cases>
@@ -68,7 +70,16 @@ Result<FromWorker> take(const v1::Hello& in) {
     return invalid_argument(
         fmt::format("hello: {} devices are more than {}", in.devices_size(), kDevicesMax));
   }
-  for (const v1::Device& device : in.devices()) hello.devices.push_back(TRY(take_device(device)));
+  size_t text_bytes = 0;
+  for (const v1::Device& message : in.devices()) {
+    DeviceReport device = TRY(take_device(message));
+    text_bytes += device.name.size() + device.description.size();
+    if (text_bytes > kDeviceTextBytesMax) {
+      return invalid_argument(fmt::format("hello: the names of {} devices are more than {} bytes",
+                                          in.devices_size(), kDeviceTextBytesMax));
+    }
+    hello.devices.push_back(std::move(device));
+  }
   hello.memory_limit_bytes = in.memory_limit_bytes();
   hello.memory_is_stated = in.memory_is_stated();
   hello.last_epoch = in.last_epoch();

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string_view>
+#include <utility>
 
 #include "backends/remote/wire.h"
 
@@ -11,6 +13,35 @@ namespace {
 
 constexpr int32_t kLayersMax = 1 << 16;
 constexpr auto kStatusCodeMax = static_cast<int32_t>(StatusCode::unauthenticated);
+// Of one device: what systems call theirs fits.
+constexpr size_t kDeviceNameBytesMax = 64;
+constexpr size_t kDeviceDescriptionBytesMax = 128;
+
+constexpr uint32_t kNoCharacter = UINT32_MAX;
+
+// The first character of a text that is not empty, and its bytes; kNoCharacter and one byte for
+// what is no UTF-8.
+std::pair<uint32_t, size_t> next_character(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<uint8_t>(text[i])); };
+  const uint32_t first = byte(0);
+  if (first < 0x80) return {first, 1};
+  const size_t size = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first >= 0xf5 || text.size() < size) return {kNoCharacter, 1};
+  uint32_t code = first & (0x7fU >> size);
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {kNoCharacter, 1};
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  const bool is_short = (size == 3 && code < 0x800) || (size == 4 && code < 0x10000);
+  if (is_short || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff) return {kNoCharacter, 1};
+  return {code, size};
+}
+
+bool is_shown(uint32_t code) {
+  const auto within = [&](uint32_t begin, uint32_t last) { return code >= begin && code <= last; };
+  return code >= 0x20 && code != kNoCharacter && !within(0x7f, 0x9f) && code != 0x61c &&
+         !within(0x200e, 0x200f) && !within(0x2028, 0x202e) && !within(0x2066, 0x2069);
+}
 
 }  // namespace
 
@@ -37,10 +68,21 @@ Status from_grpc(const grpc::Status& status) {
           peer_text(status.error_message()), peer_text(status.error_details())};
 }
 
-std::string peer_text(const std::string& text) {
-  std::string out = text.substr(0, kPeerTextBytesMax);
-  for (char& c : out) {
-    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f) c = '?';
+std::string peer_text(const std::string& text, size_t bytes_max) {
+  std::string out;
+  size_t at = 0;
+  while (at < text.size()) {
+    const auto [code, size] = next_character(std::string_view(text).substr(at));
+    const bool fits = out.size() + size <= bytes_max;
+    if (!fits) break;
+    if (code == '\n' || code == '\r' || code == '\t') {
+      out += ' ';
+    } else if (is_shown(code)) {
+      out.append(text, at, size);
+    } else {
+      out += '?';
+    }
+    at += size;
   }
   return out;
 }
@@ -86,8 +128,8 @@ Result<DeviceReport> take_device(const v1::Device& in) {
         fmt::format("device '{}': kind {} is not known", peer_text(in.name()), in.kind()));
   }
   DeviceReport device;
-  device.name = peer_text(in.name());
-  device.description = peer_text(in.description());
+  device.name = peer_text(in.name(), kDeviceNameBytesMax);
+  device.description = peer_text(in.description(), kDeviceDescriptionBytesMax);
   device.kind = static_cast<DeviceKind>(in.kind());
   device.memory = {in.free_bytes(), in.total_bytes()};
   device.speed = {in.speed().read_bytes_per_s(), in.speed().int8_ops_per_s(),

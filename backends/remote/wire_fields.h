@@ -56,8 +56,10 @@ LoadProgress take_load(const v1::LoadProgress& in);
 void put_memory(const StageMemory& memory, v1::StageMemory& out);
 StageMemory take_memory(const v1::StageMemory& in);
 
-// A peer's text, cut short and without control characters but line breaks.
-std::string peer_text(const std::string& text);
+// A peer's text as a part of one line: cut short, with a space for each line break, and '?' for
+// what could make it look like something else: control characters of both kinds (C0, C1), marks
+// that turn the direction of writing, and bytes that are no UTF-8.
+std::string peer_text(const std::string& text, size_t bytes_max = kPeerTextBytesMax);
 
 void put_grammar(const GrammarSpec& grammar, v1::Grammar& out);
 // Errors: INVALID_ARGUMENT for an unknown kind or a text over kGrammarBytesMax.

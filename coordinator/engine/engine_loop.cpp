@@ -36,6 +36,7 @@ RequestId EngineLoop::submit(Request request, RequestListener listener,
 void EngineLoop::cancel(RequestId id) { post(Cancel{id}); }
 
 void EngineLoop::attach(const PipelineShape& shape, std::shared_ptr<StepSink> head) {
+  context_ = shape.context;
   post(Attach{shape, std::move(head)});
 }
 

@@ -50,6 +50,8 @@ class EngineLoop final : public ResultSink {
   void on_pipeline_failure(std::function<void(uint64_t epoch, const Status&)> handler);
 
   EngineCounters counters() const;
+  // The most tokens of a sequence of the pipeline that was attached last; 0 before the first one.
+  uint32_t context() const { return context_; }
 
  private:
   struct Submit {
@@ -83,6 +85,7 @@ class EngineLoop final : public ResultSink {
   std::shared_ptr<StepSink> head_;  // engine thread only
   std::function<void(uint64_t, const Status&)> failure_handler_;
   std::atomic<RequestId> next_id_ = 1;
+  std::atomic<uint32_t> context_ = 0;
 
   mutable Mutex mutex_;
   CondVar wake_;

@@ -181,6 +181,36 @@ TEST(Token, ComparesEveryLength) {
   EXPECT_FALSE(tokens_equal("abc", ""));
 }
 
+// What is in the way of a connection, each with what to do about it. In order: a name of no host, a
+// port that nobody listens on, a network that this machine has no way to.
+TEST(Unreachable, ObstaclesAreToldApart) {
+  const Status name = why_unreachable({"no-such-host.invalid", 50051}, "the coordinator");
+  EXPECT_EQ(name.code(), StatusCode::unavailable);
+  EXPECT_THAT(name.message(),
+              HasSubstr("cannot reach the coordinator at no-such-host.invalid:50051: "));
+  // Without a DNS server that answers, the system cannot know that there is none.
+  EXPECT_THAT(name.message(), testing::AnyOf(HasSubstr("there is no host of that name"),
+                                             HasSubstr("the name cannot be looked up")));
+  EXPECT_THAT(name.hint(), HasSubstr("DNS"));
+  const Status port = why_unreachable({"127.0.0.1", 1}, "worker b");
+  EXPECT_EQ(
+      port.message(),
+      "cannot reach worker b at 127.0.0.1:1: connection refused, nothing listens on that port");
+  EXPECT_THAT(port.hint(), HasSubstr("is it running"));
+  const Status multicast = why_unreachable({"ff02::1", 9}, "worker c");
+  EXPECT_THAT(multicast.message(), HasSubstr("there is no route to that host"));
+}
+
+TEST(Token, SaysWhichFileIsMissingAndWhereItCannotEvenLook) {
+  TokenSource source;
+  source.file = "/no/such/token";
+  EXPECT_EQ(load_token(source, false).status().message(), "there is no token file /no/such/token");
+  EXPECT_THAT(load_token(source, false).status().hint(), HasSubstr("--token-file"));
+  const Status nowhere = load_token({}, false).status();
+  EXPECT_EQ(nowhere.code(), StatusCode::failed_precondition) << "a worker must not wait for it";
+  EXPECT_THAT(nowhere.message(), HasSubstr("neither HOME nor XDG_RUNTIME_DIR is set"));
+}
+
 TEST(Token, CoordinatorMakesItAndOthersFindIt) {
   const test::TempDir folder;
   TokenSource source;

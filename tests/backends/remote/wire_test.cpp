@@ -281,6 +281,44 @@ TEST(Wire, AHeartbeatSaysWhatTheStageDoes) {
   EXPECT_THAT(from_proto(message).status().message(), HasSubstr("activity 3"));
 }
 
+// What a peer says of itself stands in one line, and looks like what it is.
+TEST(Wire, TextsOfPeersMakeNoLinesAndNoDisguise) {
+  const auto said = [](const std::string& text) {
+    v1::FromWorker message;
+    message.mutable_leaving()->set_reason(text);
+    return std::get<Leaving>(from_proto(message).value()).reason;
+  };
+  EXPECT_EQ(said("x\nready: 9 stages\r\tepoch"), "x ready: 9 stages  epoch");
+  EXPECT_EQ(said("a\x1b[31mb\x7f"
+                 "c\0d"),
+            "a?[31mb?c");
+  EXPECT_EQ(said("a\u009b31m"), "a?31m");
+  EXPECT_EQ(said("a\u202eb\u2066c\u2069\u202a\u2028"), "a?b?c???");
+  EXPECT_EQ(said("caf\u00e9 \u2026 \U0001f600"), "caf\u00e9 \u2026 \U0001f600");
+  EXPECT_EQ(said("bad \x9b\xff\xe2\x80"), "bad ????");
+  EXPECT_EQ(said(std::string(4095, 'x') + "\u00e9").size(), 4095U) << "no half characters";
+}
+
+TEST(Wire, DevicesAreFewAndTheirNamesShort) {
+  Hello hello;
+  hello.name = "w";
+  hello.identity = std::string(32, 'a');
+  hello.listen_address = "127.0.0.1:5";
+  hello.devices.resize(1);
+  hello.devices[0].name = std::string(4096, 'd');
+  hello.devices[0].description = std::string(4096, 'e');
+  const auto cut = from_proto(to_proto(FromWorker(hello)));
+  ASSERT_TRUE(cut.ok()) << cut.status().to_string();
+  EXPECT_EQ(std::get<Hello>(*cut).devices[0].name.size(), 64U);
+  EXPECT_EQ(std::get<Hello>(*cut).devices[0].description.size(), 128U);
+  hello.devices.resize(3, hello.devices[0]);
+  EXPECT_THAT(from_proto(to_proto(FromWorker(hello))).status().message(),
+              HasSubstr("the names of 3 devices are more than 512 bytes"));
+  hello.devices.assign(33, {});
+  EXPECT_THAT(from_proto(to_proto(FromWorker(hello))).status().message(),
+              HasSubstr("33 devices are more than 32"));
+}
+
 TEST(Wire, FailedRowsComeBackAndAreDeadOnes) {
   StepFrame step;
   step.plan.rows = {{0, 0, 1, StepRow::input_from_tail | StepRow::dead}, {1, 0, 1, 0}};
