@@ -30,6 +30,7 @@
 #include "cli/usage.h"
 #include "cli/worker.h"
 #include "runtime/base/guarded_mapping.h"
+#include "runtime/base/heap.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread_start.h"
 
@@ -111,6 +112,7 @@ int run_chosen(const CommandContext& context) {
 }
 
 int run(int argc, char** argv) {
+  configure_heap();
   std::set_new_handler(end_without_memory);
   CLI::App app("Strata: one language model over many machines.", "strata");
   app.set_help_flag("-h,--help", "Print this help");

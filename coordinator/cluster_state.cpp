@@ -367,9 +367,11 @@ void ClusterState::on_done(MemberId id, const remote::CommandDone& done, TimePoi
   if (loading) {
     stage->memory = done.memory;
     actions.push_back(note(fmt::format(
-        "{} loaded {}{}", member.hello.name, human_bytes(done.memory.weights_bytes),
+        "{} loaded its weights, {} in memory{}", member.hello.name,
+        human_bytes(done.memory.weights_bytes),
         done.memory.received_bytes > 0
-            ? fmt::format(", {} of it over the network", human_bytes(done.memory.received_bytes))
+            ? fmt::format("; {} of the model's file came over the network",
+                          human_bytes(done.memory.received_bytes))
             : "")));
   }
   if (std::any_of(stages_.begin(), stages_.end(),

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "runtime/base/heap.h"
 #include "runtime/base/human.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread_start.h"
 #include "runtime/model/hparams.h"
 #include "runtime/model/stage_options.h"
 
@@ -30,8 +32,13 @@ StageHost::StageHost(StageHostOptions options)
     : options_(std::move(options)),
       steps_([this](uint64_t epoch, const std::string& peer, const Status& why) {
         options_.emit(remote::PeerLost{epoch, peer, why});
-      }),
-      loader_([this] { run(); }) {}
+      }) {}
+
+Result<std::unique_ptr<StageHost>> StageHost::create(StageHostOptions options) {
+  std::unique_ptr<StageHost> host(new StageHost(std::move(options)));
+  TRY(start_thread(host->loader_, [self = host.get()] { self->run(); }));
+  return host;
+}
 
 StageHost::~StageHost() { stop(); }
 
@@ -109,10 +116,16 @@ void StageHost::run() noexcept {
     }
     if (end) {
       end_stage(0);
-      ready_.reset();
+      drop_ready();
+      return_free_heap();
       continue;
     }
-    options_.emit(carry_out(job, stop));
+    const remote::CommandDone done = carry_out(job, stop);
+    // What a load read through, and what went with the stage before it, is free now: others may
+    // have it, and what is held is what is counted.
+    return_free_heap();
+    options_.emit(heartbeat());  // the figures of the new state go before the word of it
+    options_.emit(done);
   }
   end_stage(0);
   ready_.reset();
@@ -136,7 +149,7 @@ remote::CommandDone StageHost::carry_out(const Job& job, const std::stop_token& 
     done.status = start(*start_order, stop);
   } else {
     end_stage(done.epoch);
-    ready_.reset();
+    drop_ready();
     drop_weights();
   }
   if (!done.status.ok()) {
@@ -200,7 +213,7 @@ Status StageHost::load(const remote::LoadStage& order, const std::stop_token& st
   const std::shared_ptr<Session> session = this->session();
   if (!session) return cancelled("the coordinator is gone");
   end_stage(order.epoch);
-  ready_.reset();
+  drop_ready();
   const uint64_t received_before = options_.store->received_bytes();
   StageOptions options;
   bool is_kept = held_ && held_->digest == order.model.digest && held_->range == order.range;
@@ -272,6 +285,13 @@ Result<StageOptions> StageHost::place(const remote::LoadStage& order, const Gguf
   return options;
 }
 
+// Of a stage that has ended; only its weights are still held.
+void StageHost::drop_ready() {
+  ready_.reset();
+  const MutexLock lock(mutex_);
+  used_bytes_ = held_ ? held_->weights->size_bytes() : 0;
+}
+
 void StageHost::drop_weights() {
   held_.reset();
   const MutexLock lock(mutex_);
@@ -299,14 +319,17 @@ Result<StageOptions> StageHost::load_weights(const remote::LoadStage& order, con
                 human_bytes(done.total_bytes));
     }
     const MutexLock lock(mutex_);
+    // What has come of tensors that are not loaded yet is no part of what is loaded.
+    const uint64_t received = options_.store->received_bytes() - received_before;
     progress_ = remote::LoadProgress{done.loaded_bytes, done.total_bytes,
-                                     options_.store->received_bytes() - received_before};
+                                     std::min(received, done.loaded_bytes)};
   };
+  std::shared_ptr<Weights> weights = TRY(Weights::load(
+      opened.file, hparams, order.range, stage_placement(options), opened.source.get(), load));
   Held held{.digest = order.model.digest,
             .range = order.range,
             .file = opened.file,
-            .weights = TRY(Weights::load(opened.file, hparams, order.range,
-                                         stage_placement(options), opened.source.get(), load)),
+            .weights = std::move(weights),
             .layer_devices = options.layer_devices,
             .head_device = options.head_device,
             .device_bytes = {}};

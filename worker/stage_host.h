@@ -48,7 +48,8 @@ struct StageHostOptions {
 
 class StageHost {
  public:
-  explicit StageHost(StageHostOptions options);
+  // Errors: RESOURCE_EXHAUSTED without a thread to load on.
+  static Result<std::unique_ptr<StageHost>> create(StageHostOptions options);
   ~StageHost();
   StageHost(const StageHost&) = delete;
   StageHost& operator=(const StageHost&) = delete;
@@ -75,6 +76,8 @@ class StageHost {
   uint64_t last_epoch() const;
 
  private:
+  explicit StageHost(StageHostOptions options);
+
   struct Job {
     uint64_t command_id = 0;
     remote::Command command;
@@ -108,6 +111,7 @@ class StageHost {
               remote::StageMemory& memory);
   Result<StageOptions> load_weights(const remote::LoadStage& order, const Session& session,
                                     const std::stop_token& stop);
+  void drop_ready();
   void drop_weights();
   // Chooses devices for the stage, or keeps those of the weights that are held, and counts.
   Result<StageOptions> place(const remote::LoadStage& order, const GgufFile& file,

@@ -39,9 +39,8 @@ Status write_all(int fd, std::span<const std::byte> bytes, const std::string& pa
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && (errno == ENOSPC || errno == EDQUOT)) {
-      return resource_exhausted(fmt::format("cannot store {}: the disk is full, {} more are needed",
-                                            path, human_bytes(still_needed)),
-                                "free space there, or name another folder with --cache");
+      return no_room_for(
+          path, fmt::format("the disk is full: {} more are needed", human_bytes(still_needed)));
     }
     if (written < 0) return from_errno(errno, fmt::format("cannot write {}", path));
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -77,13 +76,10 @@ Status lock_file(int fd, const std::string& path, const std::stop_token& stop) {
 
 }  // namespace
 
-TensorCache::TensorCache(std::string folder, remote::ModelName model,
+TensorCache::TensorCache(CacheDisk& disk, remote::ModelName model,
                          const std::vector<remote::ManifestTensor>& manifest,
                          remote::WeightsClient& client, std::atomic<uint64_t>& received_bytes)
-    : folder_(std::move(folder)),
-      model_(std::move(model)),
-      client_(client),
-      received_bytes_(received_bytes) {
+    : disk_(disk), model_(std::move(model)), client_(client), received_bytes_(received_bytes) {
   for (const remote::ManifestTensor& tensor : manifest) manifest_.emplace(tensor.name, tensor);
 }
 
@@ -124,17 +120,13 @@ Result<std::shared_ptr<TensorCache::Reading>> TensorCache::reading_of(const Tens
 
 Result<std::shared_ptr<TensorCache::Reading>> TensorCache::open(
     const remote::ManifestTensor& tensor, const std::stop_token& stop) {
-  const std::string path = folder_ + "/" + tensor.digest;
+  const std::string path = disk_.folder() + "/" + tensor.digest;
   auto reading = std::make_shared<Reading>();
   reading->file = TRY(open_stored(tensor, path, stop));
   if (reading->file != nullptr) return reading;
-  if (can_store_) {
-    const Status fetched = fetch(tensor, path, stop);
-    if (fetched.ok()) {
-      reading->file = TRY(MappedFile::open(path));
-      return reading;
-    }
-    if (can_store_) return fetched;
+  if (can_store_ && TRY(fetch(tensor, path, stop))) {
+    reading->file = TRY(MappedFile::open(path));
+    return reading;
   }
   reading->bytes = TRY(receive_into_memory(tensor, stop));
   return reading;
@@ -162,12 +154,23 @@ Result<std::unique_ptr<MappedFile>> TensorCache::open_stored(const remote::Manif
   return std::unique_ptr<MappedFile>();
 }
 
-Status TensorCache::cannot_store(Status why) {
-  if (can_store_.exchange(false)) {
-    log::warn("{}; tensors are received without being stored, and again at the next start",
-              why.to_string());
-  }
-  return why;
+bool TensorCache::cannot_store(const Status& why) {
+  can_store_ = false;
+  disk_.warn(why);
+  return false;
+}
+
+bool TensorCache::drop_part(const std::string& part, const Status& why) {
+  std::remove(part.c_str());
+  disk_.warn(why);
+  return false;
+}
+
+Status TensorCache::wrong_digest(const remote::ManifestTensor& tensor, uint64_t received) {
+  received_bytes_ -= received;
+  return data_loss(
+      fmt::format("tensor {} does not have its digest after the transfer", tensor.name),
+      "the next load gets it again");
 }
 
 Result<std::vector<std::byte>> TensorCache::receive_into_memory(
@@ -183,21 +186,19 @@ Result<std::vector<std::byte>> TensorCache::receive_into_memory(
   };
   TRY(client_.get_tensor(model_, tensor, 0, take, stop));
   if (sha.finish() == tensor.digest) return bytes;
-  return data_loss(
-      fmt::format("tensor {} does not have its digest after the transfer", tensor.name),
-      "the next load gets it again");
+  return wrong_digest(tensor, bytes.size());
 }
 
-Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::string& path,
-                          std::stop_token stop) {
+Result<bool> TensorCache::fetch(const remote::ManifestTensor& tensor, const std::string& path,
+                                std::stop_token stop) {
   std::error_code error;
-  std::filesystem::create_directories(folder_, error);
+  std::filesystem::create_directories(disk_.folder(), error);
   if (error) {
     return cannot_store(
-        unavailable(fmt::format("cannot make folder {}: {}", folder_, error.message()),
+        unavailable(fmt::format("cannot make folder {}: {}", disk_.folder(), error.message()),
                     "name another folder with --cache"));
   }
-  const std::string part = path + ".part";
+  const std::string part = path + kPartSuffix;
   for (;;) {
     const FileDescriptor file(
         ::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -206,7 +207,8 @@ Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::strin
                               .with_hint("name another folder with --cache"));
     }
     if (Status status = lock_file(file.get(), part, stop); !status.ok()) {
-      return stop.stop_requested() ? status : cannot_store(std::move(status));
+      if (stop.stop_requested()) return status;
+      return cannot_store(status);
     }
     // Another worker may have finished it while this one waited.
     if (has_size(path, tensor.size_bytes)) {
@@ -216,7 +218,7 @@ Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::strin
           mine.st_ino == named.st_ino && mine.st_size == 0) {
         std::remove(part.c_str());
       }
-      return ok_status();
+      return true;
     }
     // The locked file must still be the one of that name.
     struct stat mine {};
@@ -225,16 +227,16 @@ Status TensorCache::fetch(const remote::ManifestTensor& tensor, const std::strin
         mine.st_ino != named.st_ino) {
       continue;
     }
-    TRY(receive(tensor, file.get(), part, stop));
+    if (!TRY(receive(tensor, file.get(), part, stop))) return false;
     if (::rename(part.c_str(), path.c_str()) != 0) {
       return cannot_store(from_errno(errno, fmt::format("cannot rename {}", part)));
     }
-    return ok_status();
+    return true;
   }
 }
 
-Status TensorCache::receive(const remote::ManifestTensor& tensor, int fd, const std::string& part,
-                            std::stop_token stop) {
+Result<bool> TensorCache::receive(const remote::ManifestTensor& tensor, int fd,
+                                  const std::string& part, std::stop_token stop) {
   Sha256 sha;
   uint64_t size = TRY(hash_part(fd, sha, part));
   if (size > tensor.size_bytes) {
@@ -242,22 +244,31 @@ Status TensorCache::receive(const remote::ManifestTensor& tensor, int fd, const 
     sha = Sha256();
     size = 0;
   }
+  const Status room = disk_.take_room(fd, part, size, tensor.size_bytes - size);
+  if (!room.ok()) return drop_part(part, room);
   if (::lseek(fd, static_cast<off_t>(size), SEEK_SET) < 0) return from_errno(errno, part);
+  uint64_t received = 0;
+  Status written;
   const auto take = [&](std::span<const std::byte> bytes) -> Status {
-    if (Status status = write_all(fd, bytes, part, tensor.size_bytes - size); !status.ok()) {
-      return cannot_store(std::move(status));
-    }
+    written = write_all(fd, bytes, part, tensor.size_bytes - size);
+    TRY(written);
     sha.update(bytes);
     size += bytes.size();
+    received += bytes.size();
     received_bytes_ += bytes.size();
     return ok_status();
   };
-  if (size < tensor.size_bytes) TRY(client_.get_tensor(model_, tensor, size, take, stop));
-  if (sha.finish() == tensor.digest) return ok_status();
+  if (size < tensor.size_bytes) {
+    const Status sent = client_.get_tensor(model_, tensor, size, take, stop);
+    if (!written.ok()) {
+      received_bytes_ -= received;
+      return drop_part(part, written);
+    }
+    TRY(sent);
+  }
+  if (sha.finish() == tensor.digest) return true;
   std::remove(part.c_str());
-  return data_loss(
-      fmt::format("tensor {} does not have its digest after the transfer", tensor.name),
-      "the next load gets it again");
+  return wrong_digest(tensor, received);
 }
 
 }  // namespace strata::worker

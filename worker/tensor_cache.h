@@ -1,8 +1,8 @@
 // Tensors by digest: in a folder, and from the coordinator where the folder has them not.
 //
 // A tensor in the folder is complete and was right when it was stored; each use hashes it once
-// more, and one that is damaged is removed and received again. Where nothing can be stored (a
-// read-only folder, a full disk), it says so once, and tensors go through memory.
+// more, and one that is damaged is removed and received again. What cannot be stored (a read-only
+// folder) or does not fit on the disk goes through memory; what fits is stored.
 //
 // Threads: as TensorSource.
 #pragma once
@@ -17,13 +17,15 @@
 #include "runtime/base/mapped_file.h"
 #include "runtime/base/mutex.h"
 #include "runtime/model/weights.h"
+#include "worker/cache_disk.h"
 
 namespace strata::worker {
 
 class TensorCache final : public TensorSource {
  public:
-  // `client` and `received_bytes` must outlive the object.
-  TensorCache(std::string folder, remote::ModelName model,
+  // `disk`, `client` and `received_bytes` must outlive the object. received_bytes grows by what
+  // comes over the network and is used; bytes that were thrown away and came again count once.
+  TensorCache(CacheDisk& disk, remote::ModelName model,
               const std::vector<remote::ManifestTensor>& manifest, remote::WeightsClient& client,
               std::atomic<uint64_t>& received_bytes);
   ~TensorCache() override;
@@ -47,15 +49,20 @@ class TensorCache final : public TensorSource {
   Result<std::unique_ptr<MappedFile>> open_stored(const remote::ManifestTensor& tensor,
                                                   const std::string& path,
                                                   const std::stop_token& stop) const;
-  Status fetch(const remote::ManifestTensor& tensor, const std::string& path, std::stop_token stop);
-  Status receive(const remote::ManifestTensor& tensor, int fd, const std::string& part,
-                 std::stop_token stop);
+  // Receives the tensor to that path. False if it cannot be stored.
+  Result<bool> fetch(const remote::ManifestTensor& tensor, const std::string& path,
+                     std::stop_token stop);
+  Result<bool> receive(const remote::ManifestTensor& tensor, int fd, const std::string& part,
+                       std::stop_token stop);
   Result<std::vector<std::byte>> receive_into_memory(const remote::ManifestTensor& tensor,
                                                      const std::stop_token& stop);
-  // Remembers and says that nothing can be stored; the status as it is.
-  Status cannot_store(Status why);
+  // Remembers that nothing can be stored; false.
+  bool cannot_store(const Status& why);
+  // This one does not fit; its part goes. False.
+  bool drop_part(const std::string& part, const Status& why);
+  Status wrong_digest(const remote::ManifestTensor& tensor, uint64_t received);
 
-  const std::string folder_;
+  CacheDisk& disk_;
   const remote::ModelName model_;
   std::unordered_map<std::string, remote::ManifestTensor> manifest_;  // by name
   remote::WeightsClient& client_;

@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <system_error>
+#include <unordered_map>
 
 #include "runtime/base/digest.h"
 #include "runtime/base/log.h"
@@ -105,11 +107,6 @@ std::optional<remote::ModelHeader> parse_stored(std::string header, const std::s
   return std::nullopt;
 }
 
-Result<std::shared_ptr<GgufFile>> open_header(const remote::ModelHeader& model,
-                                              const std::string& name) {
-  return GgufFile::from_header(std::as_bytes(std::span(model.header)), name);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const GgufFile>> WeightStore::find_local(const remote::ModelName& model,
@@ -136,31 +133,65 @@ Result<std::shared_ptr<const GgufFile>> WeightStore::find_local(const remote::Mo
   return not_found(fmt::format("no --models folder has {} with {}", model.base_name, model.digest));
 }
 
-Result<remote::ModelHeader> WeightStore::get_header(const remote::ModelName& model,
+// The digest over what came is compared with the one that was asked for, as for a file: else a
+// false header would make wrong answers for every cluster that is served from this cache.
+Result<WeightStore::Header> WeightStore::check_header(const remote::ModelHeader& received,
+                                                      const remote::ModelName& model) {
+  Header header;
+  const std::shared_ptr<GgufFile> file =
+      TRY(GgufFile::from_header(std::as_bytes(std::span(received.header)), model.base_name));
+  std::unordered_map<std::string_view, const remote::ManifestTensor*> by_name;
+  for (const remote::ManifestTensor& tensor : received.tensors) {
+    by_name.emplace(tensor.name, &tensor);
+  }
+  std::vector<std::string> digests;
+  for (const TensorInfo& tensor : file->tensors()) {
+    const auto found = by_name.find(tensor.name);
+    if (found == by_name.end() || found->second->size_bytes != tensor.size_bytes) {
+      return data_loss(fmt::format("the manifest and the header of {} disagree on tensor {}",
+                                   model.base_name, tensor.name));
+    }
+    digests.push_back(found->second->digest);
+  }
+  const std::string digest = "sha256:" + model_digest(*file, make_manifest(*file, digests));
+  if (digest != model.digest) {
+    return data_loss(
+        fmt::format("what came as {} is another model: {} is not {}", model.base_name, digest,
+                    model.digest),
+        "nothing of it is kept; check the coordinator's file and that this is your coordinator");
+  }
+  header.file = file;
+  header.tensors = received.tensors;
+  return header;
+}
+
+Result<WeightStore::Header> WeightStore::get_header(const remote::ModelName& model,
                                                     remote::WeightsClient& client,
-                                                    std::stop_token stop,
-                                                    bool with_tokenizer) const {
-  const std::string folder =
-      options_.cache_folder + "/models/" + hex_of(model) + (with_tokenizer ? "-tokenizer" : "");
+                                                    std::stop_token stop) const {
+  const std::string folder = options_.cache_folder + "/models/" + hex_of(model);
   const auto manifest = read_file(folder + "/manifest");
   if (manifest.ok()) {
     auto header = read_file(folder + "/header.gguf");
     if (header.ok()) {
-      auto stored = parse_stored(std::move(header).value(), manifest.value());
-      if (stored && open_header(*stored, model.base_name).ok()) return *std::move(stored);
+      const auto stored = parse_stored(std::move(header).value(), manifest.value());
+      if (stored) {
+        Result<Header> checked = check_header(*stored, model);
+        if (checked.ok()) return checked;
+      }
     }
     log::warn("{} is damaged: it is removed and received again", folder);
     std::error_code error;
     fs::remove_all(folder, error);
   }
-  remote::ModelHeader received = TRY(client.get_model(model, with_tokenizer, stop));
-  TRY(open_header(received, model.base_name));
+  // With the tokenizer, whoever needs it: the digest is over all metadata.
+  const remote::ModelHeader received = TRY(client.get_model(model, true, stop));
+  Header header = TRY(check_header(received, model));
   std::error_code error;
   fs::create_directories(folder, error);
   Status stored = write_file(folder + "/header.gguf", received.header);
   if (stored.ok()) stored = write_file(folder + "/manifest", manifest_text(received));
   if (!stored.ok()) log::warn("{}; the model is used without being stored", stored.to_string());
-  return received;
+  return header;
 }
 
 Result<OpenedModel> WeightStore::open(const remote::ModelName& model, remote::WeightsClient& client,
@@ -172,13 +203,18 @@ Result<OpenedModel> WeightStore::open(const remote::ModelName& model, remote::We
   if (local.status().code() != StatusCode::not_found) {
     log::warn("{}", local.status().to_string());
   }
-  const remote::ModelHeader header =
-      TRY(get_header(model, client, stop, with_tokenizer)
+  const Header header =
+      TRY(get_header(model, client, stop)
               .with_context(fmt::format("cannot get {}'s header", model.base_name)));
+  disk_.remove_stale_parts();
   OpenedModel opened;
-  opened.file = TRY(open_header(header, model.base_name));
-  opened.source = std::make_unique<TensorCache>(options_.cache_folder + "/tensors", model,
-                                                header.tensors, client, received_bytes_);
+  opened.file = header.file;
+  if (!with_tokenizer) {
+    const std::string small = serialize_header(*header.file, {.keep_key = keep_without_tokenizer});
+    opened.file = TRY(GgufFile::from_header(std::as_bytes(std::span(small)), model.base_name));
+  }
+  opened.source =
+      std::make_unique<TensorCache>(disk_, model, header.tensors, client, received_bytes_);
   return opened;
 }
 

@@ -93,7 +93,7 @@ class WorkerImpl final : public Worker {
     host.devices = &registry_;
     host.store = &store_;
     host.emit = [this](const remote::FromWorker& message) { emit(message); };
-    host_ = std::make_unique<StageHost>(std::move(host));
+    host_ = TRY(StageHost::create(std::move(host)));
     return ok_status();
   }
 

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
-#include <vector>
+#include <span>
 
 #include "runtime/graph/ops.h"
 
@@ -122,20 +123,15 @@ class AttentionStep final : public Step {
     scratch_bytes_ = static_cast<uint64_t>(
         kernels_scalar().attention_scratch_floats(args_.k.head_dim, args_.v.head_dim) *
         static_cast<int64_t>(sizeof(float)));
-    tasks_.reserve(static_cast<size_t>(tokens_) * args_.n_head_kv * head_parts_);
   }
 
   uint64_t thread_scratch_bytes() const override { return scratch_bytes_; }
-  uint64_t temporary_bytes() const override {
-    if (!may_split()) return 0;
-    const int64_t segments = (max_blocks_ * kBlock + kAttentionSegment - 1) / kAttentionSegment;
-    return static_cast<uint64_t>(segments * tokens_ * args_.n_head *
-                                 partial_floats(args_.v.head_dim)) *
-           sizeof(float);
-  }
+  // The tasks, then what threads that share a row leave for one another. Nothing of it outlives a
+  // run, so that a plan's size does not grow with its tokens.
+  uint64_t temporary_bytes() const override { return tasks_bytes() + partials_bytes(); }
 
   Status run(const RunContext& context) override {
-    tasks_.clear();
+    auto* const room = reinterpret_cast<AttentionTask*>(context.workspace + temporary_offset);
     int64_t work = 0;
     int32_t longest = 0;
     for (int32_t token = 0; token < tokens_; ++token) {
@@ -149,19 +145,35 @@ class AttentionStep final : public Step {
     }
     // Few threads' worth of rows over a long context: threads share it segment by segment.
     const bool split = may_split() && longest >= kAttentionSegment;
-    make_tasks(work < kMinPieceWork, split);
+    const std::span<AttentionTask> tasks = make_tasks(room, work < kMinPieceWork, split);
     if (split) {
-      run_split(context, longest / kAttentionSegment + 1);
+      run_split(context, tasks, longest / kAttentionSegment + 1);
     } else {
       const bool alone = work < kMinPieceWork;
-      link_tasks(alone ? 1 : context.pool.thread_count());
-      run_whole(context, alone);
+      link_tasks(tasks, alone ? 1 : context.pool.thread_count());
+      run_whole(context, tasks, alone);
     }
     return ok_status();
   }
 
  private:
   bool may_split() const { return threads_ > 1 && tokens_ <= 4; }
+
+  // Room for one task for each token and part of its heads, in whole cache lines.
+  uint64_t tasks_bytes() const {
+    constexpr uint64_t kLine = 64;
+    const uint64_t bytes = static_cast<uint64_t>(tokens_) *
+                           static_cast<uint64_t>(args_.n_head_kv * head_parts_) *
+                           sizeof(AttentionTask);
+    return (bytes + kLine - 1) / kLine * kLine;
+  }
+  uint64_t partials_bytes() const {
+    if (!may_split()) return 0;
+    const int64_t segments = (max_blocks_ * kBlock + kAttentionSegment - 1) / kAttentionSegment;
+    return static_cast<uint64_t>(segments * tokens_ * args_.n_head *
+                                 partial_floats(args_.v.head_dim)) *
+           sizeof(float);
+  }
 
   void zero_token(int32_t token) {
     const int64_t floats = int64_t{args_.n_head} * args_.v.head_dim;
@@ -201,7 +213,8 @@ class AttentionStep final : public Step {
   // Cuts tokens and heads into tasks: neighbours of one sequence together, as many as fit, but
   // several tasks for each thread. Their positions follow one another, so that a task reads no
   // block that check_token() has not seen.
-  void make_tasks(bool alone, bool split) {
+  std::span<AttentionTask> make_tasks(AttentionTask* room, bool alone, bool split) const {
+    AttentionTask* end = room;
     int32_t tokens_per_task = std::max(1, kAttentionMaxRows / heads_per_task_);
     if (!alone && !split && threads_ > 1) {
       const int32_t pieces_wanted = 4 * threads_;
@@ -216,12 +229,14 @@ class AttentionStep final : public Step {
              args_.positions[token + count] == args_.positions[token] + count) {
         ++count;
       }
-      if (seq_[token] >= 0) add_tasks(token, count);
+      if (seq_[token] >= 0) end = add_tasks(end, token, count);
       token += count;
     }
+    return {room, end};
   }
 
-  void add_tasks(int32_t token, int32_t count) {
+  // Past the last one that it made.
+  AttentionTask* add_tasks(AttentionTask* end, int32_t token, int32_t count) const {
     AttentionTask task;
     task.blocks = table_row(seq_[token]);
     task.token_begin = token;
@@ -231,23 +246,25 @@ class AttentionStep final : public Step {
       for (int32_t part = 0; part < group_; part += heads_per_task_) {
         task.head_begin = head_kv * group_ + part;
         task.head_count = std::min(heads_per_task_, group_ - part);
-        tasks_.push_back(task);
+        std::construct_at(end++, task);
       }
     }
+    return end;
   }
 
   // Threads claim tasks in order: of n threads, each is likely to take every n-th.
-  void link_tasks(int threads) {
+  static void link_tasks(std::span<AttentionTask> tasks, int threads) {
     const size_t apart = static_cast<size_t>(threads);
-    for (size_t i = 0; i + apart < tasks_.size(); ++i) tasks_[i].next = &tasks_[i + apart];
+    for (size_t i = 0; i + apart < tasks.size(); ++i) tasks[i].next = &tasks[i + apart];
   }
 
-  void run_whole(const RunContext& context, bool alone) const {
+  void run_whole(const RunContext& context, std::span<const AttentionTask> tasks,
+                 bool alone) const {
     const auto run_task = [&](int64_t piece, int thread) {
-      context.kernels.attention(args_, tasks_[static_cast<size_t>(piece)],
+      context.kernels.attention(args_, tasks[static_cast<size_t>(piece)],
                                 reinterpret_cast<float*>(context.scratch(thread)));
     };
-    const int64_t count = static_cast<int64_t>(tasks_.size());
+    const int64_t count = static_cast<int64_t>(tasks.size());
     if (alone) {
       for (int64_t piece = 0; piece < count; ++piece) run_task(piece, 0);
     } else {
@@ -255,8 +272,10 @@ class AttentionStep final : public Step {
     }
   }
 
-  void run_split(const RunContext& context, int64_t segments) const {
-    float* partials = reinterpret_cast<float*>(context.workspace + temporary_offset);
+  void run_split(const RunContext& context, std::span<const AttentionTask> tasks,
+                 int64_t segments) const {
+    float* partials =
+        reinterpret_cast<float*>(context.workspace + temporary_offset + tasks_bytes());
     const int64_t row_floats = partial_floats(args_.v.head_dim);
     const int64_t segment_stride = int64_t{tokens_} * args_.n_head * row_floats;
     const auto task_partials = [&](const AttentionTask& task) {
@@ -264,15 +283,15 @@ class AttentionStep final : public Step {
                          int64_t{task.head_begin} * task.token_count) *
                             row_floats;
     };
-    const int64_t count = static_cast<int64_t>(tasks_.size());
+    const int64_t count = static_cast<int64_t>(tasks.size());
     context.pool.run(count * segments, [&](int64_t piece, int thread) {
-      const AttentionTask& task = tasks_[static_cast<size_t>(piece % count)];
+      const AttentionTask& task = tasks[static_cast<size_t>(piece % count)];
       const int64_t segment = piece / count;
       context.kernels.attention_segment(args_, task, segment,
                                         reinterpret_cast<float*>(context.scratch(thread)),
                                         task_partials(task) + segment * segment_stride);
     });
-    for (const AttentionTask& task : tasks_) {
+    for (const AttentionTask& task : tasks) {
       context.kernels.attention_merge(args_, task, task_partials(task), segment_stride, segments);
     }
   }
@@ -291,7 +310,6 @@ class AttentionStep final : public Step {
   int32_t heads_per_task_ = 1;
   int32_t head_parts_ = 1;
   uint64_t scratch_bytes_ = 0;
-  std::vector<AttentionTask> tasks_;  // refilled by each run, within what it reserved
 };
 
 }  // namespace

@@ -7,14 +7,6 @@
 #include "runtime/memory/host_buffer.h"
 
 namespace strata::cpu {
-namespace {
-
-// A scheduler keeps a handful of graphs (prompt-sized, token-sized, a few batch sizes) times the
-// splits of each.
-constexpr size_t kMaxPlans = 256;
-
-}  // namespace
-
 const KernelTable& kernels_of(Isa isa) {
   switch (isa.level) {
     case IsaLevel::avx512:
@@ -59,24 +51,20 @@ Status CpuBackend::compute(const GraphView& graph) {
 }
 
 Result<const Plan*> CpuBackend::plan_of(const GraphView& graph) {
-  ++run_number_;
   if (graph.uid == 0) {
     unkept_ = TRY(Plan::compile(graph, pool_.thread_count()));
     return unkept_.get();
   }
-  for (CachedPlan& cached : plans_) {
-    if (cached.uid != graph.uid) continue;
-    cached.used_at = run_number_;
-    return cached.plan.get();
+  for (const CachedPlan& cached : plans_) {
+    if (cached.uid == graph.uid) return cached.plan.get();
   }
   auto plan = TRY(Plan::compile(graph, pool_.thread_count()));
-  if (plans_.size() >= kMaxPlans) {
-    plans_.erase(std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) {
-      return a.used_at < b.used_at;
-    }));
-  }
-  plans_.push_back({graph.uid, run_number_, std::move(plan)});
+  plans_.push_back({graph.uid, std::move(plan)});
   return plans_.back().plan.get();
+}
+
+void CpuBackend::forget(uint64_t uid) {
+  std::erase_if(plans_, [uid](const CachedPlan& cached) { return cached.uid == uid; });
 }
 
 Status CpuBackend::reserve(const GraphView& graph) {

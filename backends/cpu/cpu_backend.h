@@ -1,7 +1,7 @@
 // CpuBackend: runs graphs on the cores of this machine.
 //
-// compute() compiles a graph to a plan the first time it sees its uid, and keeps the plan; after
-// that a run allocates nothing. Everything is done when a call returns.
+// compute() compiles a graph to a plan the first time it sees its uid, and keeps the plan until
+// forget(); after that a run allocates nothing. Everything is done when a call returns.
 // Threads: one at a time; it is thread 0 of the pool that the backend owns.
 #pragma once
 
@@ -41,6 +41,7 @@ class CpuBackend final : public Backend {
   // workspace cannot be had, INVALID_ARGUMENT for ids, cells or positions out of range.
   Status compute(const GraphView& graph) override;
   Status reserve(const GraphView& graph) override;
+  void forget(uint64_t uid) override;
   uint64_t workspace_bytes() const override { return memory_ == nullptr ? 0 : memory_->size(); }
   Status synchronize() override { return ok_status(); }
   Status write_async(const Tensor& tensor, uint64_t offset,
@@ -48,12 +49,13 @@ class CpuBackend final : public Backend {
   Status read_async(const Tensor& tensor, uint64_t offset, std::span<std::byte> bytes) override;
   Result<bool> copy_async(Backend& from, const Tensor& source, const Tensor& target) override;
 
+  // Compiled plans that are kept.
+  size_t plan_count() const { return plans_.size(); }
   int thread_count() const { return pool_.thread_count(); }
 
  private:
   struct CachedPlan {
     uint64_t uid = 0;
-    uint64_t used_at = 0;  // the run that used it last
     std::unique_ptr<Plan> plan;
   };
 
@@ -64,9 +66,8 @@ class CpuBackend final : public Backend {
   const KernelTable& kernels_;
   const MatmulKernels& matmul_;
   ThreadPool pool_;
-  std::vector<CachedPlan> plans_;
-  std::unique_ptr<Plan> unkept_;  // of a graph without a uid, during its run
-  uint64_t run_number_ = 0;
+  std::vector<CachedPlan> plans_;   // of the graphs that live: see forget()
+  std::unique_ptr<Plan> unkept_;    // of a graph without a uid, during its run
   std::unique_ptr<Buffer> memory_;  // workspace, then the threads' scratch
   WorkspaceSize size_;
 };

@@ -71,7 +71,7 @@ struct StageMemory {
   uint64_t weights_bytes = 0;
   uint64_t cache_bytes = 0;
   uint64_t compute_bytes = 0;
-  uint64_t received_bytes = 0;  // weights that came over the network
+  uint64_t received_bytes = 0;  // of the model's file, that came over the network for it
 
   bool operator==(const StageMemory&) const = default;
 };

@@ -106,6 +106,9 @@ class Backend {
   // Makes the workspace large enough for a part of a graph like this one, whose results need not be
   // placed yet. Errors: RESOURCE_EXHAUSTED.
   virtual Status reserve(const GraphView&) { return ok_status(); }
+  // Drops what compute() keeps under a number (GraphView::uid): its part of a graph is gone, or its
+  // tensors lie elsewhere and the part has another number. Does nothing for one that it never saw.
+  virtual void forget(uint64_t) {}
   // Bytes held besides the tensors.
   virtual uint64_t workspace_bytes() const { return 0; }
   virtual Status synchronize() = 0;

@@ -130,11 +130,15 @@ Result<ModelDigest> compute_digest(const GgufFile& model, const DigestOptions& o
   ModelDigest digest;
   digest.tensors = TRY(tensor_digests(model, options));
   digest.manifest = make_manifest(model, digest.tensors);
-  Sha256 sha;
-  sha.update(digest.manifest);
-  sha.update(canonical_metadata(model.metadata()));
-  digest.model = sha.finish();
+  digest.model = model_digest(model, digest.manifest);
   return digest;
+}
+
+std::string model_digest(const GgufFile& model, const std::string& manifest) {
+  Sha256 sha;
+  sha.update(manifest);
+  sha.update(canonical_metadata(model.metadata()));
+  return sha.finish();
 }
 
 std::string make_manifest(const GgufFile& model, const std::vector<std::string>& tensor_digests) {

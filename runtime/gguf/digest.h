@@ -56,6 +56,9 @@ Result<ModelDigest> compute_digest(const GgufFile& model, const DigestOptions& o
 // control characters, so that lines are unambiguous. Requires: one digest per tensor.
 std::string make_manifest(const GgufFile& model, const std::vector<std::string>& tensor_digests);
 
+// The digest of a model with that manifest and this metadata; a header is enough.
+std::string model_digest(const GgufFile& model, const std::string& manifest);
+
 // The key-value pairs as they lie in the file, sorted by key, without those that only describe how
 // the model is laid out in files (general.alignment, split.*).
 std::string canonical_metadata(const Metadata& metadata);

@@ -13,7 +13,19 @@
 namespace strata {
 namespace {
 
-constexpr const char* kFirstLine = "strata tensor digests 1";
+// Version 1 had no digest of its own.
+constexpr const char* kFirstLine = "strata tensor digests 2";
+
+std::string text_of(const std::vector<std::string>& tensor_digests) {
+  std::string text = std::string(kFirstLine) + "\n";
+  for (const std::string& digest : tensor_digests) text += digest + "\n";
+  return text;
+}
+
+// What was cut short or damaged has another last line.
+std::string last_line(const std::vector<std::string>& tensor_digests) {
+  return "end " + sha256_hex(text_of(tensor_digests));
+}
 
 }  // namespace
 
@@ -30,12 +42,8 @@ std::optional<std::vector<std::string>> DigestFileCache::find(std::span<const Fi
   std::string line;
   if (!std::getline(in, line) || line != kFirstLine) return std::nullopt;
   std::vector<std::string> digests;
-  while (std::getline(in, line) && line != "end") {
-    if (!is_digest(line)) return std::nullopt;
-    digests.push_back(line);
-  }
-  // A file that was cut short has no last line.
-  if (line != "end") return std::nullopt;
+  while (std::getline(in, line) && is_digest(line)) digests.push_back(line);
+  if (line != last_line(digests)) return std::nullopt;
   return digests;
 }
 
@@ -47,9 +55,7 @@ void DigestFileCache::store(std::span<const FileIdentity> files,
   const std::string draft = fmt::format("{}.{}", path, ::getpid());
   {
     std::ofstream out(draft);
-    out << kFirstLine << '\n';
-    for (const std::string& digest : tensor_digests) out << digest << '\n';
-    out << "end\n";
+    out << text_of(tensor_digests) << last_line(tensor_digests) << '\n';
     out.flush();
     if (!out) error = std::make_error_code(std::errc::io_error);
   }

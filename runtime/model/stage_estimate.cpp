@@ -128,7 +128,9 @@ Result<std::vector<uint64_t>> worst_compute(const Hparams& hparams, const StageO
     stages.push_back(build_stage_graph(hparams, options.range, tensors, shape));
     graphs.push_back(&stages.back()->graph);
   }
-  return measure_compute(graphs, options.devices, options.backend);
+  std::vector<uint64_t> bytes = TRY(measure_compute(graphs, options.devices, options.backend));
+  bytes[host_device_index(options)] += kept_graphs_bytes(graphs);
+  return bytes;
 }
 
 }  // namespace

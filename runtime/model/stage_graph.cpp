@@ -10,6 +10,9 @@ namespace {
 
 // The table width below which rounding is not worth another graph: 256 positions.
 constexpr int32_t kTableBlocksMin = 16;
+// What a node takes in its graph, in the scheduler's plan and in the backend's compiled one:
+// measured 870 to 930 bytes over models of 3 to 30 layers, dense and of experts.
+constexpr uint64_t kNodeBytes = 1024;
 
 int32_t round_up(int32_t value, int32_t max) {
   return std::min(static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(value))), max);
@@ -68,6 +71,12 @@ std::unique_ptr<StageGraph> build_stage_graph(const Hparams& hparams, const Laye
   stage->output = build_stage(builder, range);
   stage->inputs = builder.inputs;
   return stage;
+}
+
+uint64_t kept_graphs_bytes(std::span<Graph* const> graphs) {
+  size_t nodes = 0;
+  for (const Graph* graph : graphs) nodes = std::max(nodes, graph->nodes().size());
+  return kGraphsKept * nodes * kNodeBytes;
 }
 
 StageGraph* GraphCache::find(const BatchShape& shape) {

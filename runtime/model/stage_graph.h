@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <span>
 
 #include "runtime/graph/graph.h"
 #include "runtime/model/blocks.h"
@@ -39,6 +40,13 @@ struct StageGraph {
 std::unique_ptr<StageGraph> build_stage_graph(const Hparams& hparams, const LayerRange& range,
                                               const TensorProvider& tensors,
                                               const BatchShape& shape);
+
+// Shapes of batches whose graphs a stage keeps: a few decode sizes and the prompt chunks in use.
+inline constexpr size_t kGraphsKept = 32;
+
+// Host memory of kGraphsKept graphs like the largest of these, with all that scheduler and backend
+// keep for each: an upper bound by the number of nodes.
+uint64_t kept_graphs_bytes(std::span<Graph* const> graphs);
 
 class GraphCache {
  public:

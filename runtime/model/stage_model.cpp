@@ -14,8 +14,6 @@ namespace strata {
 namespace {
 
 constexpr int32_t kBlock = ops::kKvBlockPositions;
-// Shapes of batches kept as graphs: a few decode sizes and the prompt chunks in use.
-constexpr size_t kGraphsKept = 32;
 
 template <typename T>
 std::span<const std::byte> bytes_of(std::span<const T> values) {
@@ -47,6 +45,7 @@ struct StageModel::Impl {
   std::unique_ptr<Scheduler> scheduler;
   GraphCache graphs{kGraphsKept};
   uint64_t graphs_built = 0;
+  uint64_t graphs_bytes = 0;  // counted for the graphs that are kept
   std::vector<float> output;
   std::vector<int32_t> staging;  // a group's table or cells, while it is written
   // {the batch's sequences}: their first and last position, while the batch is checked.
@@ -75,6 +74,7 @@ Status StageModel::Impl::reserve() {
     stages.push_back(build_stage_graph(hparams, options.range, *tensors, shape));
     measured.push_back(&stages.back()->graph);
   }
+  graphs_bytes = strata::kept_graphs_bytes(measured);
   return scheduler->reserve(measured);
 }
 
@@ -260,11 +260,12 @@ uint64_t StageModel::weights_bytes() const { return impl_->weights->size_bytes()
 uint64_t StageModel::cache_bytes() const { return impl_->cache->size_bytes(); }
 
 uint64_t StageModel::compute_bytes() const {
-  uint64_t sum = 0;
+  uint64_t sum = impl_->graphs_bytes;
   for (const SchedulerMemory& memory : impl_->scheduler->memory()) sum += memory.compute_bytes;
   return sum;
 }
 
+uint64_t StageModel::kept_graphs_bytes() const { return impl_->graphs_bytes; }
 uint64_t StageModel::graphs_built() const { return impl_->graphs_built; }
 
 Result<std::span<const float>> StageModel::run(const StageBatch& batch) {

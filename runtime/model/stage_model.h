@@ -68,7 +68,8 @@ struct StageEstimate {
   std::vector<uint64_t> layer_kv;       // {range.count()}
   uint64_t input_weights = 0;           // token and position embedding, if the stage has them
   uint64_t output_weights = 0;          // final norm and head; 0 of a tied one that is input too
-  uint64_t compute = 0;                 // activations of the largest batch, and workspace
+  uint64_t compute =
+      0;  // activations of the largest batch, workspace, and the graphs that are kept
   // The same by device, in the order of options.devices; layers by layer of the range.
   std::vector<DeviceAccount> devices;
   uint64_t total() const;
@@ -113,6 +114,8 @@ class StageModel {
   uint64_t weights_bytes() const;
   uint64_t cache_bytes() const;
   uint64_t compute_bytes() const;
+  // The part of compute_bytes() that is counted for the graphs of batches, which are kept.
+  uint64_t kept_graphs_bytes() const;
   // Graphs built since creation: tests see that decoding builds none.
   uint64_t graphs_built() const;
 

@@ -52,15 +52,19 @@ Status check_stage_options(const Hparams& h, const StageOptions& options) {
   return check("max_context", options.max_context, h.uses_rope ? kContextMax : h.n_ctx_train);
 }
 
+size_t host_device_index(const StageOptions& options) {
+  const auto cpu = std::find_if(options.devices.begin(), options.devices.end(),
+                                [](Device* d) { return d->kind() == DeviceKind::cpu; });
+  return cpu == options.devices.end() ? 0 : static_cast<size_t>(cpu - options.devices.begin());
+}
+
 Placement stage_placement(const StageOptions& options) {
   Placement placement;
   placement.layers = options.layer_devices;
   if (placement.layers.empty()) {
     placement.layers.assign(static_cast<size_t>(options.range.count()), options.devices.front());
   }
-  const auto cpu = std::find_if(options.devices.begin(), options.devices.end(),
-                                [](Device* d) { return d->kind() == DeviceKind::cpu; });
-  placement.input = cpu != options.devices.end() ? *cpu : options.devices.front();
+  placement.input = options.devices[host_device_index(options)];
   placement.output = options.head_device;
   if (placement.output == nullptr) {
     placement.output = placement.layers.empty() ? options.devices.front() : placement.layers.back();

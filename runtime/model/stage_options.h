@@ -12,6 +12,10 @@ namespace strata {
 // Errors: INVALID_ARGUMENT for a range outside the model, no device, or limits out of bounds.
 Status check_stage_options(const Hparams& hparams, const StageOptions& options);
 
+// The first device that computes in host memory; 0 without one. What is kept beside tensors, on the
+// host whatever computes, is counted there. Requires: check_stage_options() passed.
+size_t host_device_index(const StageOptions& options);
+
 // Layers as the options say, else on the first device; the embedding on the CPU; the head with the
 // last layer. Requires: check_stage_options() passed.
 Placement stage_placement(const StageOptions& options);

@@ -108,11 +108,20 @@ Result<LocalScheduler::Plan*> LocalScheduler::plan_for(const Graph& graph) {
   std::erase_if(plans_, [&](const auto& entry) {
     const bool gone = entry.second->lifetime.expired() || entry.first == &graph;
     if (gone && entry.second.get() == last_plan_) last_plan_ = nullptr;
+    if (gone) forget_parts(*entry.second);
     return gone;
   });
   Plan* plan = fresh.get();
   plans_.emplace(&graph, std::move(fresh));
   return plan;
+}
+
+void LocalScheduler::forget_parts(const Plan& plan) {
+  for (size_t s = 0; s < plan.uids.size(); ++s) {
+    for (const uint64_t uid : plan.uids[s]) {
+      if (uid != 0) lane(plan.split.splits[s].backend).backend->forget(uid);
+    }
+  }
 }
 
 // Addresses in these buffers are of no use from now on; the graphs are placed anew when they come
@@ -151,6 +160,7 @@ Status LocalScheduler::place(Plan& plan) {
     stand_in.tensor->data = stand_in.original->data;
   }
   for (Tensor* view : plan.split.copied_views) place_view(*view);
+  forget_parts(plan);
   for (std::vector<uint64_t>& uids : plan.uids) {
     for (uint64_t& uid : uids) uid = next_uid_++;
   }
@@ -174,8 +184,9 @@ Status LocalScheduler::prepare(Graph& graph) {
   if (plan->placed) return ok_status();
   if (plan->moved && plan->allocation.pins_any()) {
     // What it reads of another graph may have moved since it was planned.
-    plans_.erase(&graph);
+    forget_parts(*plan);
     if (last_plan_ == plan) last_plan_ = nullptr;
+    plans_.erase(&graph);
     plan = TRY(plan_for(graph));
   }
   return place(*plan);
@@ -334,6 +345,7 @@ Status LocalScheduler::read_output_async(const Tensor& output, std::span<std::by
 Status LocalScheduler::reset() {
   const Status status = synchronize();
   forget_all_places();
+  for (const auto& [graph, plan] : plans_) forget_parts(*plan);
   plans_.clear();
   last_plan_ = nullptr;
   pins_.clear();

@@ -76,6 +76,8 @@ class LocalScheduler final : public Scheduler {
   Plan* find(const Graph& graph);
   Result<Plan*> plan_for(const Graph& graph);
   Result<std::unique_ptr<Plan>> make_plan(const Graph& graph) const;
+  // Backends keep nothing for the plan's numbers any more.
+  void forget_parts(const Plan& plan);
   Status grow(const AllocationPlan& allocation);
   Status place(Plan& plan);
   void forget_all_places();

@@ -66,7 +66,7 @@ TestHost::TestHost(const DeviceRegistry& devices, const remote::Address& coordin
     done_[done->command_id] = *done;
     changed_.notify_all();
   };
-  host_ = std::make_unique<StageHost>(std::move(host));
+  host_ = StageHost::create(std::move(host)).value();
   host_->begin_session(coordinator, "secret", "cluster");
 }
 

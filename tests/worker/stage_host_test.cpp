@@ -335,7 +335,8 @@ TEST_F(StageHostTest, CountsEachDeviceExactly) {
 }
 
 TEST_F(StageHostTest, NamesTheDeviceThatIsShortAmongSeveral) {
-  const SimulatedNode node({900'000, 300'000}, 700'000);
+  // The host also keeps the graphs of batches: 2 MiB of the 64 nodes of three layers.
+  const SimulatedNode node({900'000, 300'000}, 700'000 + (2 << 20));
   TestHost host(node.registry(), coordinator_.address(), {});
   const remote::CommandDone failed = host.run(load_order(a_, 1));
   EXPECT_EQ(failed.status.code(), StatusCode::resource_exhausted) << failed.status.to_string();

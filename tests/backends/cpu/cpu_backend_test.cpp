@@ -260,6 +260,25 @@ TEST(CpuBackend, RunsSeveralGraphsInTurnFromKeptPlans) {
   }
 }
 
+// What a caller says is gone is dropped, and nothing else; its number may come again.
+TEST(CpuBackend, APlanGoesWhenItsGraphIsForgotten) {
+  CpuUnderTest cpu = make_cpu(detect_isa(), 1);
+  auto& backend = dynamic_cast<CpuBackend&>(*cpu.backend);
+  TestGraph test;
+  ops::scale(test.graph(), test.leaf(DType::f32, {37, 5, 2, 1}), 0.3f);
+  test.place_nodes();
+  for (const uint64_t uid : {1, 2, 3, 2, 1}) {
+    ASSERT_TRUE(backend.compute({test.graph().nodes(), uid}).ok());
+  }
+  ASSERT_TRUE(backend.compute({test.graph().nodes(), 0}).ok());
+  EXPECT_EQ(backend.plan_count(), 3u);
+  backend.forget(2);
+  backend.forget(99);
+  EXPECT_EQ(backend.plan_count(), 2u);
+  ASSERT_TRUE(backend.compute({test.graph().nodes(), 2}).ok());
+  EXPECT_EQ(backend.plan_count(), 3u);
+}
+
 TEST(CpuBackend, RefusesIdsOutOfRange) {
   TestGraph test;
   Tensor* table = test.leaf(DType::f32, {32, 9, 1, 1});

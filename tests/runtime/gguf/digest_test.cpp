@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "runtime/base/digest.h"
+#include "runtime/gguf/digest_file_cache.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/temp_dir.h"
 
@@ -69,6 +72,31 @@ TEST(Digest, ThreadsAndCacheChangeNothing) {
     EXPECT_EQ(again.tensors, one.tensors);
   }
   EXPECT_EQ(cache.hits, 2);
+}
+
+// What a disk has damaged or cut short is not there, wherever the damage is: else the model would
+// be taken for another one until somebody removes the file.
+TEST(DigestFileCache, GivesNothingThatIsDamaged) {
+  const TempDir dir;
+  DigestFileCache cache(dir.path() + "/digests");
+  const std::vector<FileIdentity> files = {{1, 2, 3, 4}};
+  const std::vector<std::string> digests = {sha256_hex("a"), sha256_hex("b")};
+  cache.store(files, digests);
+  ASSERT_EQ(cache.find(files), digests);
+  const std::string path =
+      std::filesystem::directory_iterator(dir.path() + "/digests")->path().string();
+  std::ifstream in(path);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::string text = whole;
+    text[i] = text[i] == 'a' ? 'b' : 'a';
+    std::ofstream(path) << text;
+    EXPECT_FALSE(cache.find(files)) << i;
+    std::ofstream(path) << whole.substr(0, i);
+    EXPECT_EQ(cache.find(files).has_value(), i + 1 == whole.size()) << i;  // the last line's end
+  }
+  std::ofstream(path) << whole;
+  EXPECT_EQ(cache.find(files), digests);
 }
 
 TEST(Digest, DoesNotDependOnTheLayoutButOnEveryValue) {

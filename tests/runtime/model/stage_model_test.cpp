@@ -4,12 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <chrono>
 #include <filesystem>
 #include <numeric>
 
 #include "backends/backends.h"
 #include "runtime/base/guarded_mapping.h"
+#include "tests/support/process_memory.h"
 #include "tests/support/temp_dir.h"
 
 namespace strata {
@@ -46,6 +51,13 @@ class StageModelTest : public ::testing::Test {
     auto model = StageModel::load(file_, options_);
     EXPECT_TRUE(model.ok()) << model.status().to_string();
     return model.ok() ? std::move(*model) : nullptr;
+  }
+
+  // What compute_bytes() has beside the tensors of the largest batch and the workspace.
+  uint64_t kept_graphs_bytes_of(const StageModel& model) const {
+    const StageEstimate estimate = StageModel::estimate(*file_, options_).value();
+    EXPECT_EQ(estimate.compute, model.compute_bytes());
+    return model.kept_graphs_bytes();
   }
 
   DeviceRegistry devices_;
@@ -101,6 +113,30 @@ TEST_F(StageModelTest, DecodingBuildsNoGraph) {
   }
   EXPECT_EQ(model->graphs_built(), built);
 }
+
+#if defined(__GLIBC__)
+// Sixty shapes of batches, of which the last 32 are kept: what the process has taken for them is
+// what compute_bytes() counts or a little less, and grows no more; also with the number of tokens.
+TEST_F(StageModelTest, WhatIsKeptForGraphsIsBoundedAndCounted) {
+  if (test::under_sanitizer()) GTEST_SKIP() << "a sanitizer's own memory counts";
+  for (const char* name : {"llama", "mixtral"}) {
+    open(name);
+    const auto model = load();
+    const std::vector<int32_t> blocks = {0, 1, 2, 3, 4};
+    run(*model, TestBatch(hparams_, 0, 64, blocks).batch());  // the result's memory is there
+    const uint64_t counted = kept_graphs_bytes_of(*model);
+    const auto in_use = [] { return static_cast<int64_t>(::mallinfo2().uordblks); };
+    const int64_t before = in_use();
+    for (int32_t n = 1; n <= 32; ++n) run(*model, TestBatch(hparams_, 0, n, blocks).batch());
+    const int64_t kept = in_use() - before;
+    EXPECT_LE(kept, static_cast<int64_t>(counted)) << name;
+    EXPECT_GE(kept, static_cast<int64_t>(counted) / 2) << name;
+    for (int32_t n = 33; n <= 63; ++n) run(*model, TestBatch(hparams_, 0, n, blocks).batch());
+    EXPECT_LE(in_use() - before, kept + kept / 20) << name;
+    EXPECT_EQ(model->graphs_built(), 64u);
+  }
+}
+#endif
 
 TEST_F(StageModelTest, WhichBlocksHoldASequenceChangesNothing) {
   const auto model = load();

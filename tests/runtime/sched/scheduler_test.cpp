@@ -370,7 +370,10 @@ class NotingBackend final : public Backend {
   }
   Result<bool> copy_async(Backend&, const Tensor&, const Tensor&) override { return false; }
 
+  void forget(uint64_t uid) override { forgotten.push_back(uid); }
+
   std::vector<uint64_t> uids;
+  std::vector<uint64_t> forgotten;
   const Tensor* first_node = nullptr;
 
  private:
@@ -401,6 +404,33 @@ TEST(Scheduler, KeepsTheNumberOfAPlanUntilItsMemoryMoves) {
   EXPECT_EQ(uids[2], uids[4]);
   EXPECT_EQ(uids[3], uids[5]);
   for (const uint64_t uid : uids) EXPECT_NE(uid, 0u);
+  EXPECT_EQ(backend.forgotten, std::vector{uids[0]});  // no graph has it any more
+}
+
+// What backends keep is of graphs that live: of a dead one it goes when the next graph is planned,
+// of all at a reset.
+TEST(Scheduler, BackendsForgetThePartsOfDeadGraphs) {
+  SimulatedDeviceOptions options;
+  options.host_memory = true;
+  SimulatedDevice device(options);
+  auto owned = std::make_unique<NotingBackend>(device);
+  NotingBackend& backend = *owned;
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(std::move(owned));
+  const auto scheduler = Scheduler::create(std::move(backends)).value();
+  std::vector<std::unique_ptr<Graph>> graphs;
+  const auto add = [&] {
+    Graph& graph = *graphs.emplace_back(std::make_unique<Graph>());
+    graph.mark_output(ops::scale(graph, graph.new_input("x", DType::f32, {16, 1, 1, 1}), 2));
+    EXPECT_TRUE(scheduler->compute(graph).ok());
+  };
+  for (int i = 0; i < 3; ++i) add();
+  EXPECT_TRUE(backend.forgotten.empty());
+  graphs.erase(graphs.begin(), graphs.begin() + 2);
+  add();
+  EXPECT_THAT(backend.forgotten, ::testing::UnorderedElementsAre(backend.uids[0], backend.uids[1]));
+  ASSERT_TRUE(scheduler->reset().ok());
+  EXPECT_THAT(backend.forgotten, ::testing::UnorderedElementsAreArray(backend.uids));
 }
 
 }  // namespace
