@@ -212,8 +212,9 @@ struct Settings {
 };
 
 Result<Settings> settings_of(const serve::ModelOptions& options) {
+  const cpu::Isa isa = TRY(cpu::choose_isa(options.isa));
   return Settings{.threads = options.threads > 0 ? options.threads : usable_core_count(),
-                  .isa = cpu::isa_name(TRY(cpu::choose_isa(options.isa)))};
+                  .isa = cpu::isa_name(isa)};
 }
 
 // The processors of the threads, null where workers decide.

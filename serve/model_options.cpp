@@ -11,7 +11,8 @@
 namespace strata::serve {
 
 Result<ThreadPins> pins_of(const ModelOptions& options, size_t pools) {
-  return choose_pins({.mode = TRY(parse_pin_mode(options.pin).with_context("--pin")),
+  const auto mode = TRY(parse_pin_mode(options.pin).with_context("--pin"));
+  return choose_pins({.mode = mode,
                       .threads = options.threads > 0 ? options.threads : usable_core_count(),
                       .pools = static_cast<int>(pools)});
 }

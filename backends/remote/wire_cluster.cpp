@@ -316,12 +316,18 @@ v1::ToWorker to_proto(const ToWorker& record) {
 Result<ToWorker> from_proto(const v1::ToWorker& message) {
   const uint64_t id = message.command_id();
   switch (message.message_case()) {
-    case v1::ToWorker::kWelcome:
-      return ToWorker{id, TRY(take(message.welcome()))};
-    case v1::ToWorker::kLoadStage:
-      return ToWorker{id, TRY(take(message.load_stage()))};
-    case v1::ToWorker::kStartEpoch:
-      return ToWorker{id, TRY(take(message.start_epoch()))};
+    case v1::ToWorker::kWelcome: {
+      auto welcome = TRY(take(message.welcome()));
+      return ToWorker{id, std::move(welcome)};
+    }
+    case v1::ToWorker::kLoadStage: {
+      auto load_stage = TRY(take(message.load_stage()));
+      return ToWorker{id, std::move(load_stage)};
+    }
+    case v1::ToWorker::kStartEpoch: {
+      auto start_epoch = TRY(take(message.start_epoch()));
+      return ToWorker{id, std::move(start_epoch)};
+    }
     case v1::ToWorker::kUnload:
       return ToWorker{id, Unload{message.unload().epoch()}};
     case v1::ToWorker::MESSAGE_NOT_SET:

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <system_error>
 
 #include "runtime/base/cgroup.h"
 #include "runtime/base/check.h"
 #include "runtime/base/cpu_list.h"
 #include "runtime/base/log.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata {
 namespace {
@@ -56,11 +56,10 @@ ThreadPool::ThreadPool(int threads, std::span<const int> cpus) : cpus_(cpus.begi
   STRATA_CHECK(threads >= 1, "a pool counts its caller");
   helpers_.reserve(static_cast<size_t>(threads - 1));
   for (int i = 1; i < threads; ++i) {
-    try {
-      helpers_.emplace_back([this, i] { helper_main(i); });
-    } catch (const std::system_error&) {
-      break;  // the system's limit on threads: go on with those there are
-    }
+    std::thread helper;
+    // At the system's limit on threads it goes on with those there are.
+    if (!start_thread(helper, [this, i] { helper_main(i); }).ok()) break;
+    helpers_.push_back(std::move(helper));
   }
 }
 

@@ -37,6 +37,18 @@ Status start_thread(std::thread& thread, std::function<void()> body) {
   return ok_status();
 }
 
+HelperThreads::HelperThreads(int count, const std::function<void()>& body) {
+  for (int i = 0; i < count; ++i) {
+    std::thread thread;
+    if (!start_thread(thread, body).ok()) return;
+    threads_.push_back(std::move(thread));
+  }
+}
+
+HelperThreads::~HelperThreads() {
+  for (std::thread& thread : threads_) thread.join();
+}
+
 Status check_thread_room(int threads) {
   const size_t wanted = static_cast<size_t>(threads);
   void* const room = ::mmap(nullptr, wanted * kThreadSpaceBytes, PROT_NONE,

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -18,6 +19,21 @@ Status no_more_threads();
 // runs where the process may, also if its maker is pinned (thread_pool.h).
 // Errors: RESOURCE_EXHAUSTED if the system gives none.
 Status start_thread(std::thread& thread, std::function<void()> body);
+
+// Threads that run `body` beside their maker, as many of `count` as the system gives, none of them
+// needed: the maker runs it too. They are joined when the object ends. `body` must not throw.
+class HelperThreads {
+ public:
+  HelperThreads(int count, const std::function<void()>& body);
+  ~HelperThreads();
+  HelperThreads(const HelperThreads&) = delete;
+  HelperThreads& operator=(const HelperThreads&) = delete;
+
+  size_t count() const { return threads_.size(); }
+
+ private:
+  std::vector<std::thread> threads_;
+};
 
 // Whether this process can have `threads` more at once, by trying: for libraries that wait for ever
 // when they get none. Takes a moment.

@@ -3,11 +3,11 @@
 #include <limits>
 #include <utility>
 
-#include "runtime/base/cpu_list.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata {
 
-WorkThread::WorkThread(size_t jobs_max) : jobs_max_(jobs_max), thread_([this] { run(); }) {}
+WorkThread::WorkThread(size_t jobs_max) : jobs_max_(jobs_max) {}
 
 WorkThread::~WorkThread() { stop(); }
 
@@ -20,6 +20,7 @@ void WorkThread::post_always(Job job) {
 bool WorkThread::add(Job job, size_t room) {
   const MutexLock lock(mutex_);
   if (stopping_ || jobs_.size() >= room) return false;
+  if (!thread_.joinable() && !start_thread(thread_, [this] { run(); }).ok()) return false;
   jobs_.push_back(std::move(job));
   wake_.notify_one();
   return true;
@@ -37,7 +38,6 @@ void WorkThread::stop() {
 }
 
 void WorkThread::run() noexcept {
-  run_where_process_may();
   while (true) {
     Job job;
     {

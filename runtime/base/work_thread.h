@@ -27,7 +27,8 @@ class WorkThread {
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;
 
-  // False, and the job is dropped, if the queue is full or the thread was stopped.
+  // The first job starts the thread. False, and the job is dropped, if the queue is full, the
+  // thread was stopped, or the system gives none (the next job tries again).
   bool post(Job job);
   // The same for jobs that free something: never refused for want of room.
   void post_always(Job job);
@@ -43,7 +44,7 @@ class WorkThread {
   CondVar wake_;
   std::deque<Job> jobs_ STRATA_GUARDED_BY(mutex_);
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: starts when everything else exists
+  std::thread thread_;  // started by add(), with the lock; ended by stop()
 };
 
 }  // namespace strata

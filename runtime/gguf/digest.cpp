@@ -6,13 +6,12 @@
 #include <atomic>
 #include <cstddef>
 #include <numeric>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/base/digest.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata {
 namespace {
@@ -38,12 +37,7 @@ class DigestRun {
 
   Result<std::vector<std::string>> run() {
     {
-      std::vector<std::jthread> helpers;
-      try {
-        for (int i = 1; i < options_.threads; ++i) helpers.emplace_back([this] { work(); });
-      } catch (const std::system_error&) {
-        // No more threads to be had: those that started, and this one, do the work.
-      }
+      const HelperThreads helpers(options_.threads - 1, [this] { work(); });
       work();
     }
     const MutexLock lock(mutex_);

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <thread>
 
 #include "runtime/base/check.h"
 #include "runtime/base/checked_math.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread_start.h"
 #include "runtime/graph/ops.h"
 #include "runtime/memory/linear_allocator.h"
 
@@ -106,8 +106,7 @@ class ParallelLoader {
     const int threads = load_threads(options_, items_.size());
     {
       const std::stop_callback forward(options_.stop, [this] { stop_.request_stop(); });
-      std::vector<std::jthread> helpers;
-      for (int i = 1; i < threads; ++i) helpers.emplace_back([this] { work(); });
+      const HelperThreads helpers(threads - 1, [this] { work(); });
       work();
     }
     const MutexLock lock(mutex_);

@@ -67,7 +67,7 @@ def tracked_files():
 
 
 def allowed():
-    """Lines 'path: rule: reason' with rule one of length, function, throw, getenv, print, include, column."""
+    """Lines 'path: rule: reason' with rule one of length, function, throw, getenv, print, include, column, thread, try."""
     rules = {}
     for line in (ROOT / "tests/tidy/allowed.txt").read_text().splitlines():
         if line and not line.startswith("#"):
@@ -122,6 +122,62 @@ def check_functions(lines, report):
             start, closing = number, "}"
 
 
+def code_of(lines):
+    """The text without comments and the insides of literals, of the same length, so that offsets and lines stay."""
+    def blank(match):
+        text = match[0]
+        if text.startswith("//"):
+            return " " * len(text)
+        return text[0] + re.sub(r"[^\n]", " ", text[1:-1]) + text[-1]
+    return re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', blank, "\n".join(lines))
+
+
+THREAD_HELPER = "runtime/base/thread_start."
+PRODUCT = ("runtime/", "backends/", "worker/", "coordinator/", "serve/", "cli/")
+
+
+def check_threads(name, code, sibling, report):
+    """A thread that the system refuses is a Status: threads start in runtime/base/thread_start.h alone."""
+    if not name.startswith(PRODUCT) or name.startswith(THREAD_HELPER):
+        return
+    names = re.findall(r"\bstd::thread\s+(\w+)\s*[;,=]", code + sibling)
+    pools = re.findall(r"\bstd::vector<std::thread>\s+(\w+)", code + sibling)
+    starts = [r"\bstd::jthread\b", r"\bstd::async\b", r"\bpthread_create\b", r"\bstd::thread\s*(\w+\s*)?[({]\s*[^)}\s]"]
+    starts += [rf"\b{n}\s*[({{]\s*\[" for n in names] + [rf"\b{n}\.emplace_back\(" for n in pools]
+    for match in re.finditer("|".join(starts), code):
+        if not re.search(r"start_thread\(\s*$", code[:match.start()]):
+            report(code.count("\n", 0, match.start()) + 1, "thread", "a thread is started by runtime/base/thread_start.h only")
+
+
+BLOCK = re.compile(r"(?:^|[)\];{}:]|\b(?:else|do|try|const|noexcept|override|final|mutable)|->\s*[\w:<>*&, ]+)\s*$")
+
+
+def tries_in_larger_expressions(code):
+    """Offsets of a TRY that leaves an expression whose other temporaries exist by then: g++ 12 does not destroy them."""
+    for match in re.finditer(r"\bTRY\(", code):
+        depth = 0
+        argument_end = None  # of arguments before it, at the depth of the bracket around it
+        for at in range(match.start() - 1, -1, -1):
+            char = code[at]
+            if char in ")]}":
+                depth += 1
+            elif char in "([{":
+                if depth > 0:
+                    depth -= 1
+                    continue
+                if char == "{" and BLOCK.search(code[max(0, at - 200):at]):
+                    break
+                before = code[at + 1:argument_end] if argument_end is not None else ""
+                if char == "{" or re.search(r"[({]", before):
+                    yield match.start()
+                    break
+                argument_end = None
+            elif depth == 0 and char == ";":
+                break
+            elif depth == 0 and char == "," and argument_end is None:
+                argument_end = at
+
+
 def check_file(name, exceptions):
     problems = []
     path = ROOT / name
@@ -154,6 +210,14 @@ def check_file(name, exceptions):
         for number, line in enumerate(lines, 1):
             if len(line) > MAX_COLUMNS and "http" not in line and 'R"' not in line:
                 report(number, "column", f"{len(line)} columns, {MAX_COLUMNS} at most")
+        code = code_of(lines)
+        header = path.with_suffix(".h")
+        sibling = code_of(header.read_text(encoding="utf-8").split("\n")) if suffix == ".cpp" and header.is_file() else ""
+        check_threads(name, code, sibling, report)
+        if "define TRY" not in code:
+            for offset in tries_in_larger_expressions(code):
+                report(code.count("\n", 0, offset) + 1, "try",
+                       "TRY inside a larger expression leaks: give its value a name first")
         check_includes(name, lines, report)
         check_functions(lines, report)
         if suffix == ".h":

@@ -162,7 +162,8 @@ Result<ExpressionPtr> ExpressionParser::parse_not() {
   TRY(nesting.status());
   ExpressionPtr node = make(ExpressionKind::unary, stream_.take().position);
   node->operation = Operation::logical_not;
-  return with(std::move(node), children_of(TRY(parse_not())));
+  ExpressionPtr operand = TRY(parse_not());
+  return with(std::move(node), children_of(std::move(operand)));
 }
 
 Result<ExpressionPtr> ExpressionParser::parse_compare() {
@@ -492,7 +493,8 @@ Status ExpressionParser::parse_argument(Arguments& arguments) {
     if (arguments.more_named != nullptr) return wrong_order();
     std::string name = stream_.take().text;
     stream_.take();
-    arguments.named.emplace_back(std::move(name), TRY(parse()));
+    ExpressionPtr value = TRY(parse());
+    arguments.named.emplace_back(std::move(name), std::move(value));
   } else {
     if (arguments.more_positional != nullptr || arguments.more_named != nullptr ||
         !arguments.named.empty()) {

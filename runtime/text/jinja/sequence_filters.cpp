@@ -185,7 +185,8 @@ Result<Value> groupby_filter(Runtime& runtime, const Value& input, CallArguments
   std::vector<Keyed> keyed;
   for (const Value& item : TRY(collect(runtime, input))) {
     const Value part = TRY(follow_path(runtime, item, bound[0], fallback));
-    keyed.push_back({TRY(sort_key(runtime, part, truth_argument(bound, 2, false))), item});
+    Value key = TRY(sort_key(runtime, part, truth_argument(bound, 2, false)));
+    keyed.push_back({std::move(key), item});
   }
   TRY(sort_by_key(runtime, keyed, false));
   std::vector<Value> groups;

@@ -69,9 +69,10 @@ Result<Value> partition(Runtime& runtime, const Value& self, CallArguments& argu
                       : runtime.tuple({self, nothing, nothing}));
   }
   const size_t behind = *found + separator->bytes.size();
-  return Value(
-      runtime.tuple({TRY(runtime.slice(text, 0, *found)), TRY(runtime.slice(text, *found, behind)),
-                     TRY(runtime.slice(text, behind, size))}));
+  const Value before = TRY(runtime.slice(text, 0, *found));
+  const Value middle = TRY(runtime.slice(text, *found, behind));
+  const Value after = TRY(runtime.slice(text, behind, size));
+  return Value(runtime.tuple({before, middle, after}));
 }
 
 Result<Value> replace_method(Runtime& runtime, const Value& self, CallArguments& arguments) {
