@@ -1,11 +1,14 @@
 #include "backends/remote/channel.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <mutex>
 
@@ -23,6 +26,8 @@ namespace {
 constexpr const char* kTokenKey = "strata-token";
 constexpr const char* kCallerKey = "strata-node";
 constexpr const char* kAnswerKey = "strata-answer";
+// Of a listener, a connection and the library's own to wake threads; seven were seen to be too few.
+constexpr size_t kLibraryDescriptors = 12;
 
 // A ping after 1 s of silence, given up 3 s later: a frozen peer is found within the 5 s of the
 // fault matrix, and one that stops for a second is forgiven.
@@ -67,11 +72,28 @@ void set_common_options(const Set& set) {
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadChunkBytes);
 }
 
+// The library ends the process where it gets no descriptor to wake its threads by.
+Status check_descriptor_room() {
+  std::array<FileDescriptor, kLibraryDescriptors> tried;
+  for (size_t i = 0; i < tried.size(); ++i) {
+    tried[i] = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (tried[i].is_open() || (errno != EMFILE && errno != ENFILE)) continue;
+    return resource_exhausted(
+        fmt::format("this process may open {} more files and connections, it needs {} at least", i,
+                    tried.size()),
+        "raise its limit: ulimit -n, or LimitNOFILE of its unit");
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 void expect_few_connections() { ::setenv("GRPC_POLL_STRATEGY", "poll", 0); }
 
-Status check_rpc_threads() { return check_thread_room(kLibraryThreads); }
+Status check_rpc_threads() {
+  TRY(check_descriptor_room());
+  return check_thread_room(kLibraryThreads);
+}
 
 std::shared_ptr<grpc::Channel> open_channel(const Address& address) {
   route_library_logs();

@@ -84,8 +84,9 @@ Result<Address> advertised_address(const Address& listen, std::string_view grpc_
 // channel or server of the process, and before its other threads.
 void expect_few_connections();
 
-// gRPC waits for ever where the system gives it no thread: ask before the first channel or server.
-// Errors: RESOURCE_EXHAUSTED if this process cannot have the threads that they need.
+// gRPC waits for ever where the system gives it no thread, and aborts without a descriptor: ask
+// before the first channel or server.
+// Errors: RESOURCE_EXHAUSTED if this process cannot have the threads or files that they need.
 Status check_rpc_threads();
 
 // A channel of its own (not shared with others to the same address), connecting lazily.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -247,6 +248,21 @@ TEST(Token, FileGoesBeforeEnvironmentGoesBeforeDefault) {
   EXPECT_FALSE(load_token(source, false).ok());
   EXPECT_EQ(default_token_folder("/run/user/1", "/c", "/h"), "/run/user/1/strata");
   EXPECT_EQ(default_token_folder("", "", "/h"), "/h/.cache/strata");
+}
+
+// Too few files to open is a sentence before the library begins, which would end the process.
+TEST(RpcThreads, TooFewDescriptorsAreASentence) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 8;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Status refused = check_rpc_threads();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(refused.code(), StatusCode::resource_exhausted);
+  EXPECT_THAT(refused.message(), HasSubstr("more files and connections, it needs 12"));
+  EXPECT_THAT(refused.hint(), HasSubstr("ulimit -n"));
+  EXPECT_TRUE(check_rpc_threads().ok());
 }
 
 }  // namespace
