@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "backends/remote/listener.h"
 #include "cli/address_file.h"
@@ -84,9 +85,10 @@ Status open_http(serve::HttpApi& http, const CoordinatorCommandOptions& options,
   const auto file = TRY(GgufFile::open(options.serving.model_path));
   const Hparams hparams = TRY(read_hparams(*file));
   const uint32_t context = TRY(serve::choose_context(hparams, options.serving.context));
+  serve::ModelFacts facts = TRY(serve::facts_of(*file, context, options.serving.slots));
   http.service().open({.generator = coordinator.generator(),
                        .engine = coordinator.engine(),
-                       .facts = TRY(serve::facts_of(*file, context, options.serving.slots)),
+                       .facts = std::move(facts),
                        .health = [&coordinator] { return coordinator.obstacle(); },
                        .cluster = [&coordinator] { return coordinator.status(); }});
   return ok_status();

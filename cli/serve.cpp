@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "backends/remote/listener.h"
 #include "cli/address_file.h"
@@ -42,12 +43,13 @@ Status run_serve(const ServeOptions& options) {
   engine_options.request_timeout = std::chrono::seconds(options.request_timeout_s);
   const std::unique_ptr<serve::LocalEngine> engine =
       TRY(serve::LocalEngine::open(engine_options, terminal, stop));
-  api->service().open(
-      {.generator = engine->generator(),
-       .engine = engine->engine(),
-       .facts = TRY(serve::facts_of(*engine->file(), engine->context(), options.engine.sequences)),
-       .health = {},
-       .cluster = [&engine] { return engine->status(); }});
+  serve::ModelFacts facts =
+      TRY(serve::facts_of(*engine->file(), engine->context(), options.engine.sequences));
+  api->service().open({.generator = engine->generator(),
+                       .engine = engine->engine(),
+                       .facts = std::move(facts),
+                       .health = {},
+                       .cluster = [&engine] { return engine->status(); }});
   terminal.line(fmt::format(
       "{} answers {} at once, {} tokens of context each: http://{}/ is the "
       "page, http://{}/v1 the API",

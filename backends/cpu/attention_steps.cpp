@@ -145,13 +145,13 @@ class AttentionStep final : public Step {
     }
     // Few threads' worth of rows over a long context: threads share it segment by segment.
     const bool split = may_split() && longest >= kAttentionSegment;
-    const std::span<AttentionTask> tasks = make_tasks(room, work < kMinPieceWork, split);
+    tasks_ = make_tasks(room, work < kMinPieceWork, split);
     if (split) {
-      run_split(context, tasks, longest / kAttentionSegment + 1);
+      run_split(context, longest / kAttentionSegment + 1);
     } else {
       const bool alone = work < kMinPieceWork;
-      link_tasks(tasks, alone ? 1 : context.pool.thread_count());
-      run_whole(context, tasks, alone);
+      link_tasks(alone ? 1 : context.pool.thread_count());
+      run_whole(context, alone);
     }
     return ok_status();
   }
@@ -253,18 +253,18 @@ class AttentionStep final : public Step {
   }
 
   // Threads claim tasks in order: of n threads, each is likely to take every n-th.
-  static void link_tasks(std::span<AttentionTask> tasks, int threads) {
+  void link_tasks(int threads) const {
     const size_t apart = static_cast<size_t>(threads);
-    for (size_t i = 0; i + apart < tasks.size(); ++i) tasks[i].next = &tasks[i + apart];
+    for (size_t i = 0; i + apart < tasks_.size(); ++i) tasks_[i].next = &tasks_[i + apart];
   }
 
-  void run_whole(const RunContext& context, std::span<const AttentionTask> tasks,
-                 bool alone) const {
+  // What the job captures fits a std::function without an allocation.
+  void run_whole(const RunContext& context, bool alone) const {
     const auto run_task = [&](int64_t piece, int thread) {
-      context.kernels.attention(args_, tasks[static_cast<size_t>(piece)],
+      context.kernels.attention(args_, tasks_[static_cast<size_t>(piece)],
                                 reinterpret_cast<float*>(context.scratch(thread)));
     };
-    const int64_t count = static_cast<int64_t>(tasks.size());
+    const int64_t count = static_cast<int64_t>(tasks_.size());
     if (alone) {
       for (int64_t piece = 0; piece < count; ++piece) run_task(piece, 0);
     } else {
@@ -272,8 +272,7 @@ class AttentionStep final : public Step {
     }
   }
 
-  void run_split(const RunContext& context, std::span<const AttentionTask> tasks,
-                 int64_t segments) const {
+  void run_split(const RunContext& context, int64_t segments) const {
     float* partials =
         reinterpret_cast<float*>(context.workspace + temporary_offset + tasks_bytes());
     const int64_t row_floats = partial_floats(args_.v.head_dim);
@@ -283,15 +282,15 @@ class AttentionStep final : public Step {
                          int64_t{task.head_begin} * task.token_count) *
                             row_floats;
     };
-    const int64_t count = static_cast<int64_t>(tasks.size());
+    const int64_t count = static_cast<int64_t>(tasks_.size());
     context.pool.run(count * segments, [&](int64_t piece, int thread) {
-      const AttentionTask& task = tasks[static_cast<size_t>(piece % count)];
+      const AttentionTask& task = tasks_[static_cast<size_t>(piece % count)];
       const int64_t segment = piece / count;
       context.kernels.attention_segment(args_, task, segment,
                                         reinterpret_cast<float*>(context.scratch(thread)),
                                         task_partials(task) + segment * segment_stride);
     });
-    for (const AttentionTask& task : tasks) {
+    for (const AttentionTask& task : tasks_) {
       context.kernels.attention_merge(args_, task, task_partials(task), segment_stride, segments);
     }
   }
@@ -310,6 +309,7 @@ class AttentionStep final : public Step {
   int32_t heads_per_task_ = 1;
   int32_t head_parts_ = 1;
   uint64_t scratch_bytes_ = 0;
+  std::span<AttentionTask> tasks_;  // of the run that goes on, in its workspace
 };
 
 }  // namespace

@@ -154,7 +154,10 @@ StageMemoryNeed CostModel::memory(UnitRange units) const {
   if (range.has_head) need.weights_bytes += model_.output_bytes;
   // A tied head is the embedding itself: a stage with both holds it once.
   if (range.has_embedding && range.has_head) need.weights_bytes -= model_.output_shared_bytes;
-  need.compute_bytes = model_.compute_bytes[range.has_embedding ? 1 : 0][range.has_head ? 1 : 0];
+  const uint64_t ends = (range.has_embedding ? 1U : 0U) + (range.has_head ? 1U : 0U);
+  need.compute_bytes = model_.compute_bytes[range.has_embedding ? 1 : 0][range.has_head ? 1 : 0] +
+                       static_cast<uint64_t>(range.count()) * model_.layer_graph_bytes +
+                       ends * model_.end_graph_bytes;
   return need;
 }
 

@@ -60,8 +60,10 @@ Result<ModelProfile> profile_model(const GgufFile& file, const ProfileOptions& o
       head.output_weights - std::min(head.output_weights, whole.output_weights);
   // Activations do not depend on how many layers a stage has, only on its ends and on their kinds:
   // the dearest layer counts.
-  profile.compute_bytes[1][1] = whole.compute;
-  profile.compute_bytes[0][1] = head.compute;
+  const auto activations = [](const StageEstimate& of) { return of.compute - of.kept_graphs; };
+  profile.compute_bytes[1][1] = activations(whole);
+  profile.compute_bytes[0][1] = activations(head);
+  profile.end_graph_bytes = head.kept_graphs;
   for (int32_t i = 0; i < layers; ++i) {
     const size_t at = static_cast<size_t>(i);
     const bool is_end = i == 0 || i == layers - 1;
@@ -70,12 +72,15 @@ Result<ModelProfile> profile_model(const GgufFile& file, const ProfileOptions& o
         .begin = i, .end = i + 1, .has_embedding = i == 0, .has_head = i == layers - 1};
     const StageEstimate part = TRY(estimate(range));
     uint64_t& most = profile.compute_bytes[range.has_embedding ? 1 : 0][range.has_head ? 1 : 0];
-    most = std::max(most, part.compute);
+    most = std::max(most, activations(part));
+    // An end's nodes are no layer's, unless there is none without.
+    if (is_end && layers > 2) continue;
+    profile.layer_graph_bytes = std::max(profile.layer_graph_bytes, part.kept_graphs);
   }
   // A layer in the middle takes no more with an end beside it.
   uint64_t& middle = profile.compute_bytes[0][0];
   if (middle == 0) middle = std::max(profile.compute_bytes[1][0], profile.compute_bytes[0][1]);
-  if (profile.compute_bytes[1][0] == 0) profile.compute_bytes[1][0] = whole.compute;
+  if (profile.compute_bytes[1][0] == 0) profile.compute_bytes[1][0] = activations(whole);
   return profile;
 }
 

@@ -33,6 +33,9 @@ struct ModelProfile {
   uint64_t output_shared_bytes = 0;  // part of output_bytes that is the embedding itself (tied)
   // Activations of the largest step: [has embedding][has head].
   std::array<std::array<uint64_t, 2>, 2> compute_bytes = {};
+  // Of the graphs that a stage keeps: for each layer, and for each of the ends.
+  uint64_t layer_graph_bytes = 0;
+  uint64_t end_graph_bytes = 0;
   std::vector<uint32_t> group_windows;  // of the KV groups; 0: sees everything
   uint32_t n_embd = 0;
   uint32_t n_vocab = 0;

@@ -120,17 +120,24 @@ class Tally {
   StageEstimate& estimate_;
 };
 
-Result<std::vector<uint64_t>> worst_compute(const Hparams& hparams, const StageOptions& options,
-                                            const TensorProvider& tensors) {
+struct ComputeNeed {
+  std::vector<uint64_t> bytes;  // of each device
+  uint64_t kept_graphs = 0;     // of them
+};
+
+Result<ComputeNeed> worst_compute(const Hparams& hparams, const StageOptions& options,
+                                  const TensorProvider& tensors) {
   std::vector<std::unique_ptr<StageGraph>> stages;
   std::vector<Graph*> graphs;
   for (const BatchShape& shape : worst_shapes(options)) {
     stages.push_back(build_stage_graph(hparams, options.range, tensors, shape));
     graphs.push_back(&stages.back()->graph);
   }
-  std::vector<uint64_t> bytes = TRY(measure_compute(graphs, options.devices, options.backend));
-  bytes[host_device_index(options)] += kept_graphs_bytes(graphs);
-  return bytes;
+  ComputeNeed need;
+  need.bytes = TRY(measure_compute(graphs, options.devices, options.backend));
+  need.kept_graphs = kept_graphs_bytes(graphs);
+  need.bytes[host_device_index(options)] += need.kept_graphs;
+  return need;
 }
 
 }  // namespace
@@ -165,7 +172,9 @@ Result<StageEstimate> StageModel::estimate(const GgufFile& file, const StageOpti
                         align_up(cache.v.size_bytes(), memory.alignment()));
     tensors.add_cache(std::move(cache), memory);
   }
-  tally.add_compute(TRY(worst_compute(hparams, options, tensors)));
+  const ComputeNeed compute = TRY(worst_compute(hparams, options, tensors));
+  tally.add_compute(compute.bytes);
+  estimate.kept_graphs = compute.kept_graphs;
   return estimate;
 }
 

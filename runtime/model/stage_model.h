@@ -68,8 +68,9 @@ struct StageEstimate {
   std::vector<uint64_t> layer_kv;       // {range.count()}
   uint64_t input_weights = 0;           // token and position embedding, if the stage has them
   uint64_t output_weights = 0;          // final norm and head; 0 of a tied one that is input too
-  uint64_t compute =
-      0;  // activations of the largest batch, workspace, and the graphs that are kept
+  // Activations of the largest batch, workspace, and the graphs that are kept.
+  uint64_t compute = 0;
+  uint64_t kept_graphs = 0;  // of compute: grows with the layers
   // The same by device, in the order of options.devices; layers by layer of the range.
   std::vector<DeviceAccount> devices;
   uint64_t total() const;
