@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/human.h"
+#include "runtime/base/thread_start.h"
 
 namespace strata::coordinator {
 namespace {
@@ -29,8 +30,11 @@ uint64_t bytes_of(const remote::GenerateRequest& request) {
 Intake::Intake(const IntakeLimits& limits, Target target)
     : limits_(limits), target_(std::move(target)) {
   for (uint32_t i = 0; i < std::max(1U, limits.threads); ++i) {
-    threads_.emplace_back([this] { run(); });
+    if (start_thread(threads_.emplace_back(), [this] { run(); }).ok()) continue;
+    threads_.pop_back();  // those that there are do the work
+    break;
   }
+  has_threads_ = !threads_.empty();
 }
 
 Intake::~Intake() { stop(); }
@@ -44,6 +48,7 @@ void Intake::add(RequestId id, remote::GenerateRequest request, AnswerListener l
 Status Intake::take(Waiting waiting) {
   const MutexLock lock(mutex_);
   if (stopping_) return unavailable("the coordinator is shutting down");
+  if (!has_threads_) return no_more_threads();
   if (waiting_.size() >= limits_.requests_max) {
     return resource_exhausted(fmt::format("{} requests wait to be read already", waiting_.size()),
                               "try again later");

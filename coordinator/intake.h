@@ -69,6 +69,7 @@ class Intake {
   std::set<RequestId> in_work_ STRATA_GUARDED_BY(mutex_);
   std::set<RequestId> gone_ STRATA_GUARDED_BY(mutex_);  // of those in work
   bool stopping_ STRATA_GUARDED_BY(mutex_) = false;
+  bool has_threads_ = false;          // constant after construction
   std::vector<std::thread> threads_;  // last: start when everything else exists
 };
 
