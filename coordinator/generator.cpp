@@ -170,11 +170,12 @@ Result<std::unique_ptr<Generator>> Generator::create(std::shared_ptr<const GgufF
 }
 
 // Turning megabytes into tokens takes seconds, and only to find that there are too many.
-Status Generator::check_text_size(size_t text_bytes) const {
+Status Generator::check_text_size(size_t text_bytes, uint32_t& tokens_min) const {
   const uint32_t context = engine_.context();
   if (context == 0 || longest_token_bytes_ == 0) return ok_status();
-  const size_t tokens_min = text_bytes / longest_token_bytes_;
-  if (tokens_min <= context) return ok_status();
+  const size_t tokens = text_bytes / longest_token_bytes_;
+  if (tokens <= context) return ok_status();
+  tokens_min = static_cast<uint32_t>(std::min<size_t>(tokens, UINT32_MAX));
   return invalid_argument(
       fmt::format(
           "the prompt has {} bytes, which make {} tokens at least, and the context holds {}",
@@ -191,7 +192,7 @@ Status Generator::set_prompt(const remote::GenerateRequest& request, const Gener
     result.request.prompt = *ids;
   } else {
     const std::string& text = std::get<std::string>(request.prompt);
-    TRY(check_text_size(text.size()));
+    TRY(check_text_size(text.size(), result.tokens_min));
     result.request.prompt = tokenizer_->encode(text, {.add_special = true, .single_bos = true});
   }
   return set_grammar(request.grammar, result.request);
@@ -200,7 +201,9 @@ Status Generator::set_prompt(const remote::GenerateRequest& request, const Gener
 Status Generator::set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,
                            const ChatFormat::Extras& extras, Translation& result) const {
   if (chat_ == nullptr) return no_chat_.with_hint("send the prompt as plain text instead (--raw)");
-  const auto check_size = [this](size_t text_bytes) { return check_text_size(text_bytes); };
+  const auto check_size = [&](size_t text_bytes) {
+    return check_text_size(text_bytes, result.tokens_min);
+  };
   ChatFormat::Prompt prompt = TRY(chat_->prepare(chat, extras, check_size));
   result.request.prompt = std::move(prompt.ids);
   // What is held to the client's grammar is that text and nothing else.
@@ -215,14 +218,13 @@ Status Generator::set_chat(const remote::GenerateRequest& request, const remote:
                      result.request);
 }
 
-Result<Generator::Translation> Generator::translate(const remote::GenerateRequest& request,
-                                                    const GenerateExtras& extras) const {
+Status Generator::translate(const remote::GenerateRequest& request, const GenerateExtras& extras,
+                            Translation& translation) const {
   if (request.stop.size() > kStopStringsMax) {
     return invalid_argument(fmt::format("{} stop strings, at most {} are allowed",
                                         request.stop.size(), kStopStringsMax));
   }
   TRY(StopMatcher::create(request.stop));
-  Translation translation;
   Request& result = translation.request;
   result.sampling = defaults_;
   TRY(set_prompt(request, extras, translation));
@@ -247,7 +249,7 @@ Result<Generator::Translation> Generator::translate(const remote::GenerateReques
     const auto ends = tokenizer_->vocab().end_of_generation();
     result.end_ids.assign(ends.begin(), ends.end());
   }
-  return translation;
+  return ok_status();
 }
 
 // Compiled here too, so that a grammar that is none is refused before anything runs.
@@ -269,18 +271,23 @@ Status Generator::set_grammar(const GrammarSpec& grammar, Request& result) const
 
 RequestId Generator::start(const remote::GenerateRequest& request, AnswerListener listener,
                            RequestId reserved, const GenerateExtras& extras) {
-  Result<Translation> translated = translate(request, extras);
-  if (!translated.ok()) {
-    listener(translated.status());
+  Translation translated;
+  if (const Status status = translate(request, extras, translated); !status.ok()) {
+    // As for a prompt that the engine finds too long: clients are told its length first.
+    if (translated.tokens_min > 0) {
+      listener(remote::GenerateStarted{
+          .prompt_tokens = translated.tokens_min, .seed = 0, .model = model_name_});
+    }
+    listener(status);
     return 0;
   }
-  Request engine_request = std::move(translated->request);
+  Request engine_request = std::move(translated.request);
   const int32_t last = engine_request.prompt.empty() ? -1 : engine_request.prompt.back();
-  const DecodeOptions decoding = {.shown = translated->split ? chat_->shown_tokens()
-                                                             : std::span<const int32_t>()};
+  const DecodeOptions decoding = {.shown = translated.split ? chat_->shown_tokens()
+                                                            : std::span<const int32_t>()};
   const auto answer =
       std::make_shared<Answer>(TextSession(*tokenizer_, last, request.stop, decoding), engine_);
-  if (translated->split) answer->parser.emplace(chat_->syntax(), *std::move(translated->split));
+  if (translated.split) answer->parser.emplace(chat_->syntax(), *std::move(translated.split));
   answer->started = answer->clock.now();
   const Duration timeout = request.timeout_ms > 0
                                ? Duration(std::chrono::milliseconds(request.timeout_ms))

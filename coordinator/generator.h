@@ -80,13 +80,15 @@ class Generator {
   struct Translation {
     Request request;
     std::optional<AnswerOptions> split;
+    uint32_t tokens_min = 0;  // of a text that was found too long before it became tokens
   };
 
   Generator(std::shared_ptr<const GgufFile> file, EngineLoop& engine, Duration request_timeout);
-  Result<Translation> translate(const remote::GenerateRequest& request,
-                                const GenerateExtras& extras) const;
-  // INVALID_ARGUMENT for a text that is too long for the context whatever its tokens are.
-  Status check_text_size(size_t text_bytes) const;
+  Status translate(const remote::GenerateRequest& request, const GenerateExtras& extras,
+                   Translation& result) const;
+  // INVALID_ARGUMENT for a text that is too long for the context whatever its tokens are;
+  // `tokens_min` is set then.
+  Status check_text_size(size_t text_bytes, uint32_t& tokens_min) const;
   Status set_prompt(const remote::GenerateRequest& request, const GenerateExtras& extras,
                     Translation& result) const;
   Status set_chat(const remote::GenerateRequest& request, const remote::ChatPrompt& chat,

@@ -89,9 +89,15 @@ bool allow_cpus(pid_t thread, std::span<const int> cpus) {
   return ok;
 }
 
+std::vector<int> cpus_of_process_if_pinned() {
+  std::vector<int> cpus = allowed_cpus(::getpid());
+  if (cpus == allowed_cpus(0)) cpus.clear();
+  return cpus;
+}
+
 void run_where_process_may() {
-  const std::vector<int> cpus = allowed_cpus(::getpid());
-  if (!cpus.empty() && cpus != allowed_cpus(0)) allow_cpus(0, cpus);
+  const std::vector<int> cpus = cpus_of_process_if_pinned();
+  if (!cpus.empty()) allow_cpus(0, cpus);
 }
 
 }  // namespace strata

@@ -25,6 +25,9 @@ std::string cpu_list_text(std::span<const int> cpus);
 std::vector<int> allowed_cpus(pid_t thread);
 // False if the kernel refuses. Requires: `cpus` is not empty.
 bool allow_cpus(pid_t thread, std::span<const int> cpus);
+// Where the process's first thread may run, if that differs from where the calling one may, which
+// was pinned then. Else empty.
+std::vector<int> cpus_of_process_if_pinned();
 // Lets the calling thread run where the process's first one may, wherever its maker was pinned.
 void run_where_process_may();
 

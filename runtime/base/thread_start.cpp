@@ -26,9 +26,12 @@ Status no_more_threads() {
 }
 
 Status start_thread(std::thread& thread, std::function<void()> body) {
+  // Asked here and not in the thread, which has its maker's mask: it then begins without a single
+  // allocation, whenever that is.
+  std::vector<int> cpus = cpus_of_process_if_pinned();
   try {
-    thread = std::thread([body = std::move(body)]() noexcept {
-      run_where_process_may();
+    thread = std::thread([body = std::move(body), cpus = std::move(cpus)]() noexcept {
+      if (!cpus.empty()) allow_cpus(0, cpus);
       body();
     });
   } catch (const std::system_error&) {

@@ -136,7 +136,8 @@ TEST(Run, APromptBeyondTheContextIsRefusedWithBothNumbers) {
     EXPECT_THAT(result.out, IsEmpty());
     const json error = json_lines(result.err).at(0)["error"];
     EXPECT_THAT(error["message"].get<std::string>(),
-                ContainsRegex("the prompt has [0-9,]+ tokens and the context holds 512"));
+                ContainsRegex("the prompt has [0-9]+ bytes, which make [0-9]+ tokens at least, and "
+                              "the context holds 512"));
     EXPECT_THAT(error["hint"].get<std::string>(), HasSubstr("--ctx"));
   }
 }
@@ -230,7 +231,8 @@ TEST(Chat, BeyondTheContextEachTurnIsAnErrorUntilTheConversationIsShorter) {
   for (const json& error : errors) {
     EXPECT_EQ(error["error"]["code"], "INVALID_ARGUMENT");
     EXPECT_THAT(error["error"]["message"].get<std::string>(),
-                ContainsRegex("the prompt has [0-9,]+ tokens and the context holds 256"));
+                ContainsRegex("the prompt has [0-9]+ (bytes, which make [0-9]+ tokens at "
+                              "least,|tokens) and the context holds 256"));
   }
   EXPECT_THAT(errors.front()["error"]["hint"].get<std::string>(), HasSubstr("/reset"));
   // The two after /reset and after the huge one.

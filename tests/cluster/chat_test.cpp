@@ -75,7 +75,8 @@ TEST(ClusterChat, OddPromptsGiveWhatOneProcessGives) {
   const CommandResult long_line =
       strata(cluster, {"chat", "-n", "4"}, std::string(1 << 20, 'a') + "\nok\n");
   EXPECT_THAT(json_lines(long_line.err).at(0)["error"]["message"].get<std::string>(),
-              ContainsRegex("the prompt has [0-9]+ tokens and the context holds 512"));
+              ContainsRegex("the prompt has [0-9]+ bytes, which make [0-9]+ tokens at least, and "
+                            "the context holds 512"));
   EXPECT_EQ(json_lines(long_line.out).size(), 1U);
 }
 

@@ -110,6 +110,14 @@ class HttpApi(unittest.TestCase):
             self.assertEqual(status, 400, (field, value, answer))
             self.assertIn(field.split("[")[0], answer["error"]["message"] + str(answer["error"]["param"]))
 
+    def test_a_prompt_beyond_the_context_says_both_numbers(self):
+        for text in ("word " * 700, "word " * 100000):
+            status, answer = self.server.post("/v1/chat/completions",
+                                              dict(CHAT, messages=[{"role": "user", "content": text}]))
+            self.assertEqual((status, answer["error"]["code"]), (400, "context_length_exceeded"), answer)
+            self.assertEqual(answer["error"]["n_ctx"], 512)
+            self.assertGreater(answer["error"]["n_prompt_tokens"], 512)
+
     def test_bad_bodies_are_400(self):
         for body in ("", "{", "[" * 100000, '{"a":1e400}', '{"model":1,"model":2}', b"\xff\xfe", "null", "[]"):
             status, _, text = self.server.ask("POST", "/v1/chat/completions", body)
