@@ -128,16 +128,23 @@ TEST(Run, TakesAnyPrompt) {
 }
 
 TEST(Run, APromptBeyondTheContextIsRefusedWithBothNumbers) {
-  // As long as one argument may be.
-  for (const size_t letters : {size_t{600}, size_t{120'000}}) {
+  struct Case {
+    size_t letters;
+    const char* message;
+  };
+  for (const Case& each : {
+           Case{600, "the prompt has [0-9]+ tokens and the context holds 512"},
+           // As long as one argument may be: its size says enough, before it becomes tokens.
+           Case{120'000,
+                "the prompt has [0-9]+ bytes, which make [0-9]+ tokens at least, and the context "
+                "holds 512"},
+       }) {
     const CommandResult result =
-        strata({"run", "-m", chat_model(), "-p", std::string(letters, 'a'), "--json"});
+        strata({"run", "-m", chat_model(), "-p", std::string(each.letters, 'a'), "--json"});
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.out, IsEmpty());
     const json error = json_lines(result.err).at(0)["error"];
-    EXPECT_THAT(error["message"].get<std::string>(),
-                ContainsRegex("the prompt has [0-9]+ bytes, which make [0-9]+ tokens at least, and "
-                              "the context holds 512"));
+    EXPECT_THAT(error["message"].get<std::string>(), ContainsRegex(each.message));
     EXPECT_THAT(error["hint"].get<std::string>(), HasSubstr("--ctx"));
   }
 }
